@@ -1,0 +1,92 @@
+//! Names of API types: group/version/kind and group/version/resource.
+
+use std::fmt;
+
+/// `apps/v1`, or `v1` for the core group, whose name is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupVersion {
+    pub group: String,
+    pub version: String,
+}
+
+impl GroupVersion {
+    pub fn new(group: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { group: group.into(), version: version.into() }
+    }
+
+    /// Parses an `apiVersion`; `None` if it has more than one slash or an empty version.
+    pub fn parse(api_version: &str) -> Option<Self> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        (!version.is_empty() && !version.contains('/')).then(|| Self::new(group, version))
+    }
+}
+
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { f.write_str(&self.version) } else { write!(f, "{}/{}", self.group, self.version) }
+    }
+}
+
+/// The type of an object: what `apiVersion` and `kind` say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvk {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+}
+
+impl Gvk {
+    pub fn new(group: impl Into<String>, version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self { group: group.into(), version: version.into(), kind: kind.into() }
+    }
+
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion::new(&self.group, &self.version)
+    }
+
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        self.group_version().to_string()
+    }
+}
+
+/// Upstream's `schema.GroupVersionKind.String()`, which error messages quote.
+impl fmt::Display for Gvk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, Kind={}", self.group_version_slash(), self.kind)
+    }
+}
+
+impl Gvk {
+    fn group_version_slash(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+}
+
+/// A collection in the API: what a URL names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gvr {
+    pub group: String,
+    pub version: String,
+    pub resource: String,
+}
+
+impl Gvr {
+    pub fn new(group: impl Into<String>, version: impl Into<String>, resource: impl Into<String>) -> Self {
+        Self { group: group.into(), version: version.into(), resource: resource.into() }
+    }
+
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion::new(&self.group, &self.version)
+    }
+
+    /// Upstream's `GroupResource.String()`: `deployments.apps`, `pods`.
+    pub fn group_resource(&self) -> String {
+        group_resource(&self.group, &self.resource)
+    }
+}
+
+/// `deployments.apps`, or `pods` in the core group.
+pub fn group_resource(group: &str, resource: &str) -> String {
+    if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
+}

@@ -1,0 +1,145 @@
+//! A versioned, watchable key-value store with one global order of writes.
+//!
+//! Two engines keep the same promises, held to by one conformance suite (`conformance`):
+//! [`embedded`] (SQLite, one process) and [`etcd`] (a cluster).
+//!
+//! Promises:
+//! - Every committed transaction gets the next [`Revision`]; all its changes share that revision.
+//! - A transaction is durable before it is acknowledged, and is there whole or not at all.
+//! - A watch from revision N delivers every change after N, in order, once.
+//! - Revisions never go back, whatever dies.
+//!
+//! Only the API server uses this crate; everyone else talks to the API server.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use croft_meta::Revision;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+
+/// One key's state at some revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub key: String,
+    pub value: Bytes,
+    /// When the key was last written.
+    pub revision: Revision,
+}
+
+/// Which keys, from where, how many, and as of when.
+#[derive(Clone, Debug, Default)]
+pub struct Range {
+    pub prefix: String,
+    /// Only keys strictly after this one; empty for all.
+    pub after: String,
+    /// 0 for all.
+    pub limit: usize,
+    /// `None` for now. Older than the compaction point is [`Error::Compacted`].
+    pub at: Option<Revision>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct RangeResult {
+    /// In key order.
+    pub records: Vec<Record>,
+    /// The limit cut the answer short.
+    pub more: bool,
+    /// The revision that the answer is of.
+    pub revision: Revision,
+}
+
+/// A condition of a transaction: the key was last written at `revision`, or does not exist (`Revision::ZERO`).
+#[derive(Clone, Debug)]
+pub struct Compare {
+    pub key: String,
+    pub revision: Revision,
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Put { key: String, value: Bytes, lease: Option<LeaseId> },
+    Delete { key: String },
+}
+
+/// All operations if all conditions hold, else none.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    pub compare: Vec<Compare>,
+    pub ops: Vec<Op>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxnResult {
+    /// Durable, at this revision.
+    Committed(Revision),
+    /// A condition did not hold; nothing was changed. The revision is the store's at that moment.
+    Conflict(Revision),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseId(pub i64);
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub key: String,
+    pub revision: Revision,
+    /// `None` for a deletion (by request or by an expired lease).
+    pub value: Option<Bytes>,
+}
+
+#[derive(Clone, Debug)]
+pub enum WatchItem {
+    /// All changes of one transaction under the prefix, in order.
+    Events(Vec<Event>),
+    /// Nothing under the prefix is missing up to here.
+    Progress(Revision),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("revision {requested} has been compacted; the oldest kept is {oldest}")]
+    Compacted { requested: Revision, oldest: Revision },
+    #[error("revision {requested} is in the future; the newest is {newest}")]
+    Future { requested: Revision, newest: Revision },
+    /// The disk is full or failing, or the data is damaged: reads go on, writes are refused until restart or repair.
+    #[error("the store is read-only: {reason}")]
+    ReadOnly { reason: String },
+    /// The watcher did not keep up and was cut off rather than let grow.
+    #[error("the watcher fell too far behind")]
+    Lagged,
+    #[error("lease {0:?} does not exist")]
+    NoSuchLease(LeaseId),
+    #[error("the store cannot be reached: {reason}")]
+    Unavailable { reason: String },
+    #[error("{context}")]
+    Engine {
+        context: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What both engines do. Object-safe: the server holds an `Arc<dyn Store>`.
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Record>>>;
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult>>;
+    fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnResult>>;
+    /// Everything after `after` under `prefix`; ends with an error when it cannot go on without a gap.
+    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem>>>>;
+    /// The newest committed revision, linearizable: a write acknowledged before the call is at or below it.
+    fn revision(&self) -> BoxFuture<'_, Result<Revision>>;
+    /// Asks open watches to say how far they are ([`WatchItem::Progress`]); only etcd needs to be asked.
+    fn request_progress(&self) -> BoxFuture<'_, Result<()>>;
+    /// Forgets history before `revision`; the newest version of every key is kept.
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>>;
+    fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>>;
+    fn lease_keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<Duration>>;
+    /// Deletes the lease's keys in one transaction.
+    fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
+    /// Flushes and closes; later calls fail with [`Error::Unavailable`].
+    fn close(&self) -> BoxFuture<'_, Result<()>>;
+}
