@@ -90,3 +90,46 @@ impl Gvr {
 pub fn group_resource(group: &str, resource: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
+
+/// Orders version names as Kubernetes ranks them: `v2 > v1 > v2beta1 > v1beta2 > v1alpha1 > anything else`, the rest
+/// alphabetically backwards. `Greater` is the better one.
+pub fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
+    match (version_rank(a), version_rank(b)) {
+        (Some(x), Some(y)) => x.cmp(&y),
+        (Some(_), None) => std::cmp::Ordering::Greater,
+        (None, Some(_)) => std::cmp::Ordering::Less,
+        (None, None) => b.cmp(a),
+    }
+}
+
+/// (stability, major, minor) of `v1`, `v1beta2`, `v3alpha1`.
+fn version_rank(version: &str) -> Option<(u8, u64, u64)> {
+    let rest = version.strip_prefix('v')?;
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (major, rest) = rest.split_at(digits);
+    let major = major.parse().ok()?;
+    let (stability, minor) = match rest {
+        "" => (2, "0"),
+        _ => match (rest.strip_prefix("beta"), rest.strip_prefix("alpha")) {
+            (Some(minor), _) => (1, minor),
+            (_, Some(minor)) => (0, minor),
+            _ => return None,
+        },
+    };
+    Some((stability, major, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_rank_by_stability_then_number() {
+        let mut versions = ["foo10", "v1", "v11alpha2", "v10beta3", "v3beta1", "v2", "foo1", "v11beta2", "v10", "v12alpha1"];
+        versions.sort_by(|a, b| compare_versions(b, a));
+        assert_eq!(
+            versions,
+            ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
+        );
+    }
+}

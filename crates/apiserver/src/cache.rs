@@ -1,0 +1,226 @@
+//! All objects, in memory, in the bytes that clients get.
+//!
+//! One task follows the store's watch and applies every change, in order, to the [`Collection`] of
+//! its kind. Reads never touch the store: they wait until the cache has seen the store's newest
+//! revision (at once, in the embedded case) and are then as fresh as the store itself.
+//!
+//! Each collection keeps the recent changes in a ring. A watcher is a cursor into that ring and owns
+//! no buffer: one that falls behind the ring's tail has lost its place and is cut off, so slow
+//! clients cannot make the server grow.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use croft_meta::{ApiError, Chain, Revision};
+use croft_store::{Range, Store, WatchItem};
+use futures::StreamExt;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+mod collection;
+mod object;
+
+pub(crate) use collection::{Change, Collection, Cursor, CursorError};
+pub(crate) use object::Object;
+
+/// Every key of the API starts with this.
+pub(crate) const ROOT: &str = "/registry/";
+
+/// How long a read waits for the cache to catch up with the store before it gives up.
+const FRESH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How much history a restarted server replays, so that clients' watches go on where they were.
+const REPLAYED_REVISIONS: u64 = 1_000;
+
+/// How many objects one page of the initial load reads.
+const LOAD_PAGE: usize = 2_000;
+
+#[derive(Debug)]
+pub(crate) struct Cache {
+    store: Arc<dyn Store>,
+    collections: RwLock<HashMap<Box<str>, Arc<Collection>>>,
+    applied: watch::Sender<Revision>,
+    /// Nothing since here has been missed: where the history of a collection that is still empty starts.
+    complete_from: AtomicU64,
+}
+
+impl Cache {
+    /// Loads the whole store. The caller then runs [`Cache::follow`] until shutdown.
+    pub(crate) async fn load(store: Arc<dyn Store>) -> croft_store::Result<Arc<Self>> {
+        let cache = Arc::new(Self {
+            store,
+            collections: RwLock::new(HashMap::new()),
+            applied: watch::Sender::new(Revision::ZERO),
+            complete_from: AtomicU64::new(0),
+        });
+        cache.fill().await?;
+        Ok(cache)
+    }
+
+    /// Reads the state as it was a little while ago, for [`Cache::follow`] to replay the changes since.
+    async fn fill(&self) -> croft_store::Result<()> {
+        let newest = self.store.revision().await?;
+        let mut at = Revision(newest.0.saturating_sub(REPLAYED_REVISIONS));
+        let mut after = String::new();
+        loop {
+            let at_revision = if at == Revision::ZERO { None } else { Some(at) };
+            let range = Range { prefix: ROOT.to_owned(), after: after.clone(), limit: LOAD_PAGE, at: at_revision };
+            let page = match self.store.range(range).await {
+                Err(croft_store::Error::Compacted { .. }) if at != newest => {
+                    at = newest;
+                    after.clear();
+                    self.collections.write().clear();
+                    continue;
+                }
+                other => other?,
+            };
+            // A store younger than the replayed history is read as it is now; every page must be of that moment.
+            if at == Revision::ZERO {
+                at = page.revision;
+            }
+            for record in &page.records {
+                self.apply(&record.key, record.revision, Some(record.value.clone()), true);
+            }
+            match page.records.last() {
+                Some(last) if page.more => after.clone_from(&last.key),
+                _ => break,
+            }
+        }
+        for collection in self.collections.read().values() {
+            collection.start_history(at);
+        }
+        self.complete_from.store(at.0, Ordering::Release);
+        self.applied.send_replace(at);
+        Ok(())
+    }
+
+    /// Applies changes until shutdown. A broken watch is taken up again where it ended; when that is no longer
+    /// possible the cache cannot be trusted, and the error ends the process.
+    pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) -> croft_store::Result<()> {
+        loop {
+            let from = *self.applied.borrow();
+            let outcome = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                outcome = self.follow_from(from) => outcome,
+            };
+            match outcome {
+                Ok(()) | Err(croft_store::Error::Lagged) => {}
+                Err(error @ croft_store::Error::Unavailable { .. }) => {
+                    tracing::warn!(error = %Chain(&error), "the store's watch broke; trying again");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn follow_from(&self, from: Revision) -> croft_store::Result<()> {
+        let mut changes = self.store.watch(ROOT, from).await?;
+        while let Some(item) = changes.next().await {
+            match item? {
+                WatchItem::Events(events) => {
+                    let Some(revision) = events.last().map(|e| e.revision) else { continue };
+                    for event in events {
+                        self.apply(&event.key, event.revision, event.value, false);
+                    }
+                    self.applied.send_replace(revision);
+                }
+                WatchItem::Progress(revision) => {
+                    self.applied.send_if_modified(|applied| {
+                        let newer = revision > *applied;
+                        if newer {
+                            *applied = revision;
+                        }
+                        newer
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, key: &str, revision: Revision, value: Option<bytes::Bytes>, loading: bool) {
+        let Some((collection, id)) = split_key(key) else {
+            tracing::warn!(key, "a key that is not an object's was ignored");
+            return;
+        };
+        self.collection(collection).apply(id, revision, value.as_deref(), loading);
+    }
+
+    /// The collection of a storage key (`core/pods`), made empty if nothing is stored there yet.
+    pub(crate) fn collection(&self, storage_key: &str) -> Arc<Collection> {
+        if let Some(found) = self.collections.read().get(storage_key) {
+            return Arc::clone(found);
+        }
+        let mut collections = self.collections.write();
+        let made = collections.entry(storage_key.into()).or_insert_with(|| {
+            Arc::new(Collection::new(storage_key, Revision(self.complete_from.load(Ordering::Acquire))))
+        });
+        Arc::clone(made)
+    }
+
+    /// How far the cache is.
+    pub(crate) fn applied(&self) -> Revision {
+        *self.applied.borrow()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Revision> {
+        self.applied.subscribe()
+    }
+
+    /// Waits until everything that was acknowledged before this call is in the cache.
+    pub(crate) async fn fresh(&self) -> Result<Revision, ApiError> {
+        let newest = self.store.revision().await.map_err(store_error)?;
+        self.reached(newest).await?;
+        Ok(newest)
+    }
+
+    /// Waits until the cache has applied `revision`.
+    pub(crate) async fn reached(&self, revision: Revision) -> Result<(), ApiError> {
+        if *self.applied.borrow() >= revision {
+            return Ok(());
+        }
+        self.store.request_progress().await.map_err(store_error)?;
+        let mut applied = self.applied.subscribe();
+        match tokio::time::timeout(FRESH_TIMEOUT, applied.wait_for(|seen| *seen >= revision)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(ApiError::timeout("the server is catching up with its store; try again", 1)),
+        }
+    }
+}
+
+/// What a failing store means to a client.
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
+    match &error {
+        croft_store::Error::ReadOnly { .. } | croft_store::Error::Unavailable { .. } => {
+            ApiError::unavailable(Chain(&error).to_string())
+        }
+        croft_store::Error::Compacted { .. } => ApiError::expired(Chain(&error).to_string()),
+        _ => ApiError::internal(Chain(&error)),
+    }
+}
+
+/// `/registry/core/pods/ns/name` → (`core/pods`, `ns/name`).
+fn split_key(key: &str) -> Option<(&str, &str)> {
+    let rest = key.strip_prefix(ROOT)?;
+    let group_end = rest.find('/')?;
+    let plural_end = group_end + 1 + rest[group_end + 1..].find('/')?;
+    Some((&rest[..plural_end], &rest[plural_end + 1..])).filter(|(_, id)| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_split_into_collection_and_id() {
+        assert_eq!(split_key("/registry/core/pods/ns/a"), Some(("core/pods", "ns/a")));
+        assert_eq!(split_key("/registry/core/nodes/n"), Some(("core/nodes", "n")));
+        assert_eq!(split_key("/registry/core/nodes/"), None);
+        assert_eq!(split_key("/other/core/nodes/n"), None);
+    }
+}

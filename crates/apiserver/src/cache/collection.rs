@@ -1,0 +1,231 @@
+//! The objects of one kind, and what recently happened to them.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use croft_meta::Revision;
+use parking_lot::RwLock;
+use tokio::sync::watch;
+
+use super::Object;
+
+/// The ring keeps at least this many changes, whatever their size ...
+const HISTORY_MIN: usize = 128;
+/// ... at most this many ...
+const HISTORY_MAX: usize = 8_192;
+/// ... and in between as many as fit into this.
+const HISTORY_BYTES: usize = 8 << 20;
+
+/// One change of one object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: Revision,
+    /// The new state; for a deletion the last state, at the deletion's revision.
+    pub(crate) object: Arc<Object>,
+    /// The state before, if there was one: a selector may have matched it.
+    pub(crate) previous: Option<Arc<Object>>,
+    pub(crate) is_deletion: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Collection {
+    storage_key: Box<str>,
+    state: RwLock<State>,
+    /// The sequence number of the next change; watchers sleep on it.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeMap<Box<str>, Arc<Object>>,
+    per_namespace: HashMap<Box<str>, usize>,
+    history: VecDeque<Arc<Change>>,
+    history_bytes: usize,
+    /// The sequence number of `history[0]`.
+    first_sequence: u64,
+    /// Changes up to here are no longer in the history.
+    forgotten: Revision,
+    /// The newest change.
+    changed_at: Revision,
+}
+
+/// A watcher's place in the history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor(u64);
+
+/// The history no longer reaches back to where the watcher is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CursorError {
+    /// What the oldest change still known follows.
+    pub(crate) oldest: Revision,
+}
+
+impl Collection {
+    pub(super) fn new(storage_key: &str, complete_from: Revision) -> Self {
+        let state = State { forgotten: complete_from, ..State::default() };
+        Self { storage_key: storage_key.into(), state: RwLock::new(state), changed: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn storage_key(&self) -> &str {
+        &self.storage_key
+    }
+
+    /// Changes from here on are remembered.
+    pub(super) fn start_history(&self, from: Revision) {
+        self.state.write().forgotten = from;
+    }
+
+    pub(super) fn apply(&self, id: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
+        let mut state = self.state.write();
+        let change = match value {
+            Some(stored) => Some(state.put(id, Arc::new(Object::new(id, stored, revision)))),
+            None => state.delete(id, revision),
+        };
+        let Some(change) = change else { return };
+        state.changed_at = state.changed_at.max(revision);
+        if loading {
+            return;
+        }
+        state.remember(change);
+        let next = state.next_sequence();
+        drop(state);
+        self.changed.send_replace(next);
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Object>> {
+        self.state.read().objects.get(id).cloned()
+    }
+
+    /// When anything here last changed.
+    pub(crate) fn changed_at(&self) -> Revision {
+        self.state.read().changed_at
+    }
+
+    /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees.
+    pub(crate) fn scan(&self, namespace: &str, after: Option<&str>, mut take: impl FnMut(&Arc<Object>) -> bool) {
+        let state = self.state.read();
+        for object in state.range(namespace, after) {
+            if !take(object) {
+                return;
+            }
+        }
+    }
+
+    /// All objects of a namespace, or of all.
+    pub(crate) fn list(&self, namespace: &str) -> Vec<Arc<Object>> {
+        self.state.read().range(namespace, None).cloned().collect()
+    }
+
+    pub(crate) fn count(&self, namespace: &str) -> usize {
+        let state = self.state.read();
+        if namespace.is_empty() {
+            state.objects.len()
+        } else {
+            state.per_namespace.get(namespace).copied().unwrap_or_default()
+        }
+    }
+
+    /// A cursor at the changes after `revision`.
+    pub(crate) fn cursor_after(&self, revision: Revision) -> Result<Cursor, CursorError> {
+        let state = self.state.read();
+        if revision < state.forgotten {
+            return Err(CursorError { oldest: state.forgotten });
+        }
+        let skip = state.history.partition_point(|change| change.revision <= revision);
+        Ok(Cursor(state.first_sequence + skip as u64))
+    }
+
+    /// The state of a namespace, and a cursor at what follows it: taken at one instant.
+    pub(crate) fn snapshot(&self, namespace: &str) -> (Vec<Arc<Object>>, Cursor) {
+        let state = self.state.read();
+        (state.range(namespace, None).cloned().collect(), Cursor(state.next_sequence()))
+    }
+
+    /// Appends what happened since the cursor, and moves it; at most `limit` changes.
+    pub(crate) fn read(
+        &self,
+        cursor: &mut Cursor,
+        limit: usize,
+        into: &mut Vec<Arc<Change>>,
+    ) -> Result<(), CursorError> {
+        let state = self.state.read();
+        let Some(start) = cursor.0.checked_sub(state.first_sequence) else {
+            return Err(CursorError { oldest: state.forgotten });
+        };
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        let before = into.len();
+        into.extend(state.history.iter().skip(start).take(limit).cloned());
+        cursor.0 += (into.len() - before) as u64;
+        Ok(())
+    }
+
+    /// Wakes when the collection changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+}
+
+impl State {
+    fn next_sequence(&self) -> u64 {
+        self.first_sequence + self.history.len() as u64
+    }
+
+    fn range<'a>(&'a self, namespace: &'a str, after: Option<&str>) -> impl Iterator<Item = &'a Arc<Object>> + 'a {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let start = match after {
+            Some(after) if after >= prefix.as_str() => Bound::Excluded(Box::from(after)),
+            _ => Bound::Included(Box::from(prefix.as_str())),
+        };
+        self.objects
+            .range::<Box<str>, _>((start, Bound::Unbounded))
+            .take_while(move |(id, _)| id.starts_with(&prefix))
+            .map(|(_, object)| object)
+    }
+
+    fn put(&mut self, id: &str, object: Arc<Object>) -> Arc<Change> {
+        let revision = object.revision;
+        let previous = match self.objects.get_mut(id) {
+            Some(slot) => Some(std::mem::replace(slot, Arc::clone(&object))),
+            None => {
+                self.objects.insert(id.into(), Arc::clone(&object));
+                if let Some((namespace, _)) = id.split_once('/') {
+                    match self.per_namespace.get_mut(namespace) {
+                        Some(count) => *count += 1,
+                        None => drop(self.per_namespace.insert(namespace.into(), 1)),
+                    }
+                }
+                None
+            }
+        };
+        Arc::new(Change { revision, object, previous, is_deletion: false })
+    }
+
+    /// `None` if there was nothing to delete.
+    fn delete(&mut self, id: &str, revision: Revision) -> Option<Arc<Change>> {
+        let previous = self.objects.remove(id)?;
+        if let Some((namespace, _)) = id.split_once('/')
+            && let Some(count) = self.per_namespace.get_mut(namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.per_namespace.remove(namespace);
+            }
+        }
+        let object = Arc::new(previous.deleted(revision));
+        Some(Arc::new(Change { revision, object, previous: Some(previous), is_deletion: true }))
+    }
+
+    fn remember(&mut self, change: Arc<Change>) {
+        self.history_bytes += change.object.size();
+        self.history.push_back(change);
+        while self.history.len() > HISTORY_MAX
+            || (self.history.len() > HISTORY_MIN && self.history_bytes > HISTORY_BYTES)
+        {
+            let Some(oldest) = self.history.pop_front() else { break };
+            self.history_bytes -= oldest.object.size();
+            self.forgotten = oldest.revision;
+            self.first_sequence += 1;
+        }
+    }
+}

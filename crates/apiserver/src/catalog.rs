@@ -1,0 +1,120 @@
+//! What is served right now: the built-in kinds plus those of established CustomResourceDefinitions.
+//!
+//! A catalog is immutable; a change of the CRDs swaps in a new one. Requests in flight keep theirs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use croft_api::{Resource, Version};
+use croft_meta::Gvk;
+
+/// One resource in one of its versions: what a URL names.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) resource: Arc<Resource>,
+    version: usize,
+}
+
+impl Served {
+    pub(crate) fn version(&self) -> &Version {
+        &self.resource.versions[self.version]
+    }
+
+    pub(crate) fn gvk(&self) -> Gvk {
+        self.resource.gvk(&self.version().name)
+    }
+
+    pub(crate) fn group(&self) -> &str {
+        &self.resource.group
+    }
+
+    pub(crate) fn plural(&self) -> &str {
+        &self.resource.names.plural
+    }
+
+    pub(crate) fn kind(&self) -> &str {
+        &self.resource.names.kind
+    }
+}
+
+/// One group with its versions, best first.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) versions: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    resources: Vec<Arc<Resource>>,
+    by_path: HashMap<(String, String, String), Served>,
+    by_kind: HashMap<Gvk, Served>,
+    groups: Vec<Group>,
+}
+
+impl Catalog {
+    /// Earlier resources win where two claim the same name, so that a CRD cannot replace a built-in kind.
+    pub(crate) fn new(resources: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let mut catalog = Self::default();
+        for resource in resources {
+            catalog.add(resource);
+        }
+        for group in &mut catalog.groups {
+            // The core and built-in groups list their versions in the table's order, which is already best first.
+            group.versions.sort_by(|a, b| croft_meta::gvk::compare_versions(b, a));
+        }
+        catalog
+    }
+
+    fn add(&mut self, resource: Arc<Resource>) {
+        for (index, version) in resource.versions.iter().enumerate() {
+            let path = (resource.group.clone(), version.name.clone(), resource.names.plural.clone());
+            let served = Served { resource: Arc::clone(&resource), version: index };
+            self.by_kind.entry(served.gvk()).or_insert_with(|| served.clone());
+            self.by_path.entry(path).or_insert(served);
+            let group = match self.groups.iter_mut().find(|g| g.name == resource.group) {
+                Some(group) => group,
+                None => {
+                    self.groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
+                    // Pushed in the line above.
+                    let last = self.groups.len() - 1;
+                    &mut self.groups[last]
+                }
+            };
+            if !group.versions.contains(&version.name) {
+                group.versions.push(version.name.clone());
+            }
+        }
+        self.resources.push(resource);
+    }
+
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
+        self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    pub(crate) fn find_kind(&self, gvk: &Gvk) -> Option<&Served> {
+        self.by_kind.get(gvk)
+    }
+
+    /// All resources, in discovery order.
+    pub(crate) fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// Resources served in one group and version, in discovery order.
+    pub(crate) fn in_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Served> + 'a {
+        self.resources
+            .iter()
+            .filter(move |r| r.group == group)
+            .filter_map(move |r| self.find(group, version, &r.names.plural))
+    }
+
+    /// The core group (`""`) first, then the others in discovery order.
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|g| g.name == name)
+    }
+}
