@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn versions_rank_by_stability_then_number() {
-        let mut versions = ["foo10", "v1", "v11alpha2", "v10beta3", "v3beta1", "v2", "foo1", "v11beta2", "v10", "v12alpha1"];
+        let mut versions =
+            ["foo10", "v1", "v11alpha2", "v10beta3", "v3beta1", "v2", "foo1", "v11beta2", "v10", "v12alpha1"];
         versions.sort_by(|a, b| compare_versions(b, a));
         assert_eq!(
             versions,

@@ -9,7 +9,6 @@
 pub mod chain;
 pub mod field;
 pub mod gvk;
-pub mod labels;
 pub mod names;
 pub mod object;
 pub mod quantity;
@@ -21,5 +20,7 @@ pub mod time;
 pub use chain::Chain;
 pub use field::{FieldError, FieldErrors, FieldPath};
 pub use gvk::{GroupVersion, Gvk, Gvr};
+pub use quantity::Quantity;
 pub use revision::Revision;
+pub use selector::{FieldSelector, LabelSelector};
 pub use status::ApiError;

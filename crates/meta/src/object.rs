@@ -68,10 +68,7 @@ pub fn metadata_mut(object: &mut Value) -> &mut Map<String, Value> {
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    let map = match object {
-        Value::Object(map) => map,
-        _ => unreachable!("made an object above"),
-    };
+    let Value::Object(map) = object else { unreachable!("made an object above") };
     let metadata = map.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if !metadata.is_object() {
         *metadata = Value::Object(Map::new());

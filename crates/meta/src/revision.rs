@@ -11,6 +11,7 @@ impl Revision {
     /// Before any write.
     pub const ZERO: Self = Self(0);
 
+    #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::field::FieldErrors;
+use crate::field::{FieldErrors, go_quote, join_errors};
 use crate::gvk::group_resource;
 
 /// One detail of a failure.
@@ -112,14 +112,14 @@ impl ApiError {
         let subject = match (resource, name) {
             ("", _) => "forbidden".to_owned(),
             (_, "") => format!("{} is forbidden", group_resource(group, resource)),
-            _ => format!("{} {name:?} is forbidden", group_resource(group, resource)),
+            _ => format!("{} {} is forbidden", group_resource(group, resource), go_quote(name)),
         };
         Self::new(403, "Forbidden", format!("{subject}: {why}")).about(group, resource, name)
     }
 
     /// The object does not exist.
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} {name:?} not found", group_resource(group, resource)))
+        Self::new(404, "NotFound", format!("{} {} not found", group_resource(group, resource), go_quote(name)))
             .about(group, resource, name)
     }
 
@@ -142,15 +142,19 @@ impl ApiError {
     }
 
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} {name:?} already exists", group_resource(group, resource)))
-            .about(group, resource, name)
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{} {} already exists", group_resource(group, resource), go_quote(name)),
+        )
+        .about(group, resource, name)
     }
 
     pub fn conflict(group: &str, resource: &str, name: &str, why: impl fmt::Display) -> Self {
         Self::new(
             409,
             "Conflict",
-            format!("Operation cannot be fulfilled on {} {name:?}: {why}", group_resource(group, resource)),
+            format!("Operation cannot be fulfilled on {} {}: {why}", group_resource(group, resource), go_quote(name)),
         )
         .about(group, resource, name)
     }
@@ -184,18 +188,9 @@ impl ApiError {
             .iter()
             .map(|e| Cause { reason: e.kind.reason().to_owned(), message: e.body(), field: e.field.to_string() })
             .collect();
-        let mut texts: Vec<String> = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        let list = match texts.as_slice() {
-            [one] => one.clone(),
-            many => format!("[{}]", many.join(", ")),
-        };
+        let list = join_errors(errors);
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        Self::new(422, "Invalid", format!("{qualified} {name:?} is invalid: {list}")).with_details(Details {
+        Self::new(422, "Invalid", format!("{qualified} {} is invalid: {list}", go_quote(name))).with_details(Details {
             name: name.to_owned(),
             group: group.to_owned(),
             kind: kind.to_owned(),
