@@ -1,0 +1,142 @@
+//! The real `croft server` in a temporary directory.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::{Endpoint, Etcd, Process, eventually_within, patience};
+
+/// Where Croft keeps its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    Embedded,
+    Etcd,
+}
+
+/// A running Croft server. Dropping it kills it and removes its data.
+#[derive(Debug)]
+pub struct Croft {
+    process: Process,
+    endpoint: Endpoint,
+    binary: PathBuf,
+    etcd: Option<Etcd>,
+    extra_args: Vec<String>,
+    started_in: Duration,
+    dir: TempDir,
+}
+
+impl Croft {
+    pub async fn start(store: StoreKind) -> Result<Self> {
+        Self::start_with(store, &[]).await
+    }
+
+    /// The same with more arguments for `croft server`.
+    pub async fn start_with(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
+        let etcd = match store {
+            StoreKind::Embedded => None,
+            StoreKind::Etcd => Some(Etcd::start().await?),
+        };
+        let dir = tempfile::Builder::new().prefix("croft-test-").tempdir()?;
+        let binary = binary()?;
+        let extra_args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
+        let start = Instant::now();
+        let mut process = spawn(&binary, dir.path(), "127.0.0.1:0", etcd.as_ref(), &extra_args)?;
+        let endpoint = wait_ready(&mut process, dir.path()).await?;
+        Ok(Self { process, endpoint, binary, etcd, extra_args, started_in: start.elapsed(), dir })
+    }
+
+    /// Kills the server if it still runs and starts it again on the same data and address.
+    pub async fn restart(&mut self) -> Result<()> {
+        if self.process.check_running().is_ok() {
+            self.process.kill()?;
+        }
+        let address = self.endpoint.address()?.to_string();
+        let start = Instant::now();
+        self.process = spawn(&self.binary, self.dir.path(), &address, self.etcd.as_ref(), &self.extra_args)?;
+        self.endpoint = wait_ready(&mut self.process, self.dir.path()).await?;
+        self.started_in = start.elapsed();
+        Ok(())
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()
+    }
+
+    /// SIGTERM; gives how long the end took.
+    pub fn terminate(&mut self, limit: Duration) -> Result<Duration> {
+        let (status, took) = self.process.terminate(limit)?;
+        if !status.success() {
+            bail!("croft ended with {status} after SIGTERM:\n{}", self.process.log_tail(40));
+        }
+        Ok(took)
+    }
+
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// From starting the process to the first answer to an authenticated request.
+    pub fn started_in(&self) -> Duration {
+        self.started_in
+    }
+}
+
+impl Deref for Croft {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+/// `CROFT_BIN`, or the binary of the workspace's target directory.
+fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("CROFT_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("crates/testkit has a root")?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from);
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let path = target.join(profile).join("croft");
+    if !path.is_file() {
+        bail!("no croft binary at {path:?}: build it (`cargo build`) or set CROFT_BIN");
+    }
+    Ok(path)
+}
+
+fn spawn(binary: &Path, dir: &Path, listen: &str, etcd: Option<&Etcd>, extra: &[String]) -> Result<Process> {
+    let mut command = Command::new(binary);
+    command.arg("server").arg("--data-dir").arg(dir).args(["--listen", listen]);
+    match etcd {
+        None => command.args(["--store", "embedded"]),
+        Some(etcd) => command.args(["--store", "etcd", "--etcd-endpoints", &etcd.url]),
+    };
+    command.args(extra);
+    Process::spawn("croft", command, &dir.join("test.log"))
+}
+
+async fn wait_ready(process: &mut Process, dir: &Path) -> Result<Endpoint> {
+    let kubeconfig = dir.join("kubeconfig");
+    eventually_within(patience(), async || {
+        process.check_running()?;
+        let endpoint = Endpoint::from_kubeconfig(&kubeconfig)?;
+        let client = endpoint.client()?;
+        let ready = client.get("/readyz").await?;
+        if ready.status != 200 {
+            bail!("/readyz answers {}: {}", ready.status, ready.text());
+        }
+        client.get("/api/v1/namespaces").await?.ok()?;
+        Ok(endpoint)
+    })
+    .await
+    .with_context(|| format!("croft is not ready; its log ends:\n{}", process.log_tail(40)))
+}
