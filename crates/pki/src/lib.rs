@@ -1,1 +1,35 @@
+//! Who someone is, proven: the certificate authority, certificates, TLS, tokens, passwords, kubeconfigs.
 //!
+//! - [`Ca`] signs serving and client certificates and says who a client certificate belongs to.
+//! - [`ServingCert`] and [`CertResolver`] keep the server's own certificate fresh without a restart.
+//! - [`tls::server_config`] is how a listener speaks TLS.
+//! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
+//! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
+//!
+//! Nothing here knows about the API's objects or decides what somebody may do. Functions that depend on time take
+//! `now`. Secrets never show in `Debug`. Files are written whole or not at all, and private keys with mode 0600.
+//!
+//! Start reading at [`ca`].
+
+pub mod bearer;
+pub mod ca;
+pub mod client_cert;
+mod error;
+mod file;
+pub mod kubeconfig;
+pub mod password;
+pub mod secret;
+pub mod service_account;
+pub mod serving;
+mod subject;
+pub mod tls;
+
+pub use bearer::BearerToken;
+pub use ca::{Ca, Issued};
+pub use client_cert::{ClientCertError, Identity};
+pub use error::{Error, Result};
+pub use kubeconfig::Kubeconfig;
+pub use secret::Secret;
+pub use service_account::{BoundObject, TokenError, TokenRequest, TokenSigner, VerifiedToken};
+pub use serving::{ServerNames, ServingCert};
+pub use tls::CertResolver;
