@@ -2,11 +2,22 @@
 //! defaults and rules.
 //!
 //! The table drives every verb for every kind. A built-in kind is a row in [`builtin`]; a
-//! CustomResourceDefinition becomes the same [`Resource`] when it is established. Nothing in the
-//! API server knows a kind by name, except the few virtual ones that are not stored (reviews).
+//! CustomResourceDefinition becomes the same [`Resource`] when it is established ([`custom_resource`]). Nothing in
+//! the API server knows a kind by name, except the few virtual ones that are not stored (reviews).
+//!
+//! Start reading at `table.rs` (what is served), then `wire.rs` (the facts about every built-in type that drive
+//! schemas, protobuf and Go's way of writing JSON), then `kinds/` (defaults and rules, one file per subject).
 //!
 //! Pure: no I/O, no clock.
 
+mod kinds;
+mod print;
 mod resource;
+mod schemas;
+mod table;
+mod view;
+mod wire;
 
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
+pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
+pub use table::builtin;
