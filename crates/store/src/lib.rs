@@ -11,12 +11,21 @@
 //!
 //! Only the API server uses this crate; everyone else talks to the API server.
 
+pub mod embedded;
+mod stats;
+mod txn;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use croft_meta::Revision;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+
+pub use embedded::{Embedded, EmbeddedOptions, Retention};
+pub use stats::{Histogram, Stats};
+pub use txn::Limits;
 
 /// One key's state at some revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +80,8 @@ pub struct Txn {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxnResult {
-    /// Durable, at this revision.
+    /// Durable, at this revision. A transaction that changed nothing (deletions of absent keys) gets no revision of
+    /// its own: this is then the store's newest.
     Committed(Revision),
     /// A condition did not hold; nothing was changed. The revision is the store's at that moment.
     Conflict(Revision),
@@ -113,6 +123,20 @@ pub enum Error {
     NoSuchLease(LeaseId),
     #[error("the store cannot be reached: {reason}")]
     Unavailable { reason: String },
+    /// The caller's mistake: an empty key, the same key twice in one transaction, too many operations.
+    #[error("invalid store request: {reason}")]
+    Invalid { reason: String },
+    /// More bytes in one transaction than the engine takes.
+    #[error("the transaction is too large: {reason}")]
+    TooLarge { reason: String },
+    #[error("{} is in use by process {pid}; only one process may open a data directory", path.display())]
+    Locked { path: PathBuf, pid: String },
+    #[error(
+        "the database {} is damaged: {reason}; stop the server, move the file away, put a snapshot of it in its place \
+         and start again",
+        path.display()
+    )]
+    Corrupt { path: PathBuf, reason: String },
     #[error("{context}")]
     Engine {
         context: String,
@@ -127,12 +151,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Record>>>;
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult>>;
+    /// Dropping the future does not undo the transaction: it may still be committed.
     fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnResult>>;
-    /// Everything after `after` under `prefix`; ends with an error when it cannot go on without a gap.
+    /// Everything after `after` under `prefix`; ends with an error when it cannot go on without a gap. `after` below
+    /// the compaction point is [`Error::Compacted`], above the newest revision [`Error::Future`].
     fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem>>>>;
     /// The newest committed revision, linearizable: a write acknowledged before the call is at or below it.
     fn revision(&self) -> BoxFuture<'_, Result<Revision>>;
-    /// Asks open watches to say how far they are ([`WatchItem::Progress`]); only etcd needs to be asked.
+    /// Asks open watches to say how far they are ([`WatchItem::Progress`]). Best effort: a watch with a full buffer
+    /// does not answer, its events say as much.
     fn request_progress(&self) -> BoxFuture<'_, Result<()>>;
     /// Forgets history before `revision`; the newest version of every key is kept.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>>;
@@ -142,4 +169,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
     /// Flushes and closes; later calls fail with [`Error::Unavailable`].
     fn close(&self) -> BoxFuture<'_, Result<()>>;
+    /// Counters since the start, for the metrics page. Cheap.
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
 }

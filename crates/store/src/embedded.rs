@@ -1,0 +1,267 @@
+//! The embedded engine: SQLite in one directory, for one process.
+//!
+//! - [`writer`]: the one thread that writes, many transactions per flush to the disk
+//! - [`watch`]: history from the file, then live changes, without a gap or a repeat
+//! - [`read`]: reads on blocking threads, each in one snapshot
+//! - [`compaction`]: forgetting in small steps; [`checkpoint`]: emptying the write-ahead log beside the writer
+//! - [`health`]: from writable to read-only, and back when a full disk has room again
+//!
+//! No values are kept in memory, nor an index of them: the lookup that a condition needs reads the very page that
+//! the write is about to change.
+
+mod apply;
+mod checkpoint;
+mod compaction;
+mod health;
+mod leases;
+mod lock;
+mod queue;
+mod read;
+mod schema;
+mod watch;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use croft_meta::Revision;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+
+pub use compaction::Retention;
+
+use crate::stats::Counters;
+use crate::txn::check_key;
+use crate::{Error, LeaseId, Limits, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
+use compaction::{Schedule, Sweeper};
+use health::Health;
+use leases::Leases;
+use lock::DirLock;
+use queue::{Command, Queue, closed};
+use read::Readers;
+use watch::Watchers;
+use writer::Writer;
+
+/// Room for everything that the API server writes at once, and then some.
+const LIMITS: Limits = Limits { ops: 4096, bytes: 32 * 1024 * 1024 };
+
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedOptions {
+    /// How much history to keep by itself; `None` leaves compaction to the caller.
+    pub retention: Option<Retention>,
+    /// Transactions that a watch may be behind before it is cut off.
+    pub watch_buffer: usize,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> Self {
+        Self { retention: Some(Retention::default()), watch_buffer: 8192 }
+    }
+}
+
+/// An open data directory.
+#[derive(Debug)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+    writer: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+/// What the engine's threads have in common.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    queue: Queue,
+    watchers: Watchers,
+    readers: Readers,
+    leases: Leases,
+    health: Health,
+    counters: Counters,
+    compacted: AtomicU64,
+}
+
+impl Shared {
+    fn compacted(&self) -> Revision {
+        Revision(self.compacted.load(Ordering::Acquire))
+    }
+
+    fn set_compacted(&self, revision: Revision) {
+        self.compacted.store(revision.0, Ordering::Release);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.queue.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+}
+
+impl Embedded {
+    /// Opens the store in `dir`, making both if need be. Blocks for as long as the write-ahead log takes to read.
+    pub fn open(dir: &Path, options: EmbeddedOptions) -> Result<Arc<Self>> {
+        std::fs::create_dir_all(dir).map_err(|source| Error::Engine {
+            context: format!("cannot make the data directory {}", dir.display()),
+            source: source.into(),
+        })?;
+        let lock = DirLock::take(dir)?;
+        let path = dir.join(schema::FILE);
+        let connection = schema::open_writer(&path)?;
+        schema::check_format(&connection, &path)?;
+        let now = Instant::now();
+        let load = || -> rusqlite::Result<_> {
+            let marks = (schema::mark(&connection, schema::COMPACTED)?, schema::mark(&connection, schema::SWEPT)?);
+            Ok((schema::newest(&connection)?, marks, Leases::load(&connection, now)?))
+        };
+        let (revision, (compacted, swept), leases) = load().map_err(|err| schema::open_error(&path, &err))?;
+        let next_expiry = leases.next_end();
+        let shared = Arc::new(Shared {
+            queue: Queue::new(),
+            watchers: Watchers::new(revision, options.watch_buffer.max(1)),
+            readers: Readers::new(&path),
+            leases,
+            health: Health::new(path.clone()),
+            counters: Counters::default(),
+            compacted: AtomicU64::new(compacted.0),
+            path,
+        });
+        let writer = Writer {
+            checkpointer: checkpoint::Checkpointer::start(Arc::clone(&shared), &shared.path)?,
+            shared: Arc::clone(&shared),
+            connection,
+            revision,
+            sweeper: Sweeper::new(swept, compacted),
+            schedule: options.retention.map(|policy| Schedule::new(policy, now)),
+            next_expiry,
+            pause: None,
+            vacuuming: false,
+            _lock: lock,
+        };
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|err| Error::Engine { context: "cannot start a thread".to_owned(), source: err.into() })?;
+        Ok(Arc::new(Self { shared, writer: Arc::new(Mutex::new(Some(thread))) }))
+    }
+
+    /// Writes a copy of the newest state and its history to `path`, which must not exist. Writers are not held up.
+    pub async fn snapshot(&self, path: &Path) -> Result<()> {
+        let (from, to) = (self.shared.path.clone(), path.to_owned());
+        let context = format!("cannot write the snapshot {}", path.display());
+        let copy = move || -> rusqlite::Result<()> {
+            let connection = schema::open_reader(&from)?;
+            connection.pragma_update(None, "query_only", false)?;
+            connection.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
+            Ok(())
+        };
+        let copied = tokio::task::spawn_blocking(copy).await;
+        match copied {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(err)) => Err(Error::Engine { context, source: err.to_string().into() }),
+            Err(err) => Err(Error::Engine { context, source: err.into() }),
+        }
+    }
+}
+
+/// Waits for the writer to finish what it has.
+fn join(writer: &Mutex<Option<JoinHandle<()>>>) {
+    if let Some(thread) = writer.lock().take() {
+        // A panic there has been reported by the panic hook, and everyone who waited was told.
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        join(&self.writer);
+    }
+}
+
+impl Store for Embedded {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Record>>> {
+        let (shared, key) = (Arc::clone(&self.shared), key.to_owned());
+        async move {
+            check_key(&key)?;
+            read::get(shared, key).await
+        }
+        .boxed()
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult>> {
+        read::range(Arc::clone(&self.shared), range).boxed()
+    }
+
+    fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnResult>> {
+        async move {
+            txn.check(LIMITS)?;
+            let size = txn.size();
+            Ok(self.shared.queue.run(Command::Txn(txn), size).await?.result)
+        }
+        .boxed()
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem>>>> {
+        let opened = watch::open(Arc::clone(&self.shared), prefix.to_owned(), after);
+        async move { opened }.boxed()
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<Revision>> {
+        let revision = self.shared.check_open().map(|()| self.shared.watchers.revision());
+        async move { revision }.boxed()
+    }
+
+    fn request_progress(&self) -> BoxFuture<'_, Result<()>> {
+        async move {
+            self.shared.check_open()?;
+            self.shared.watchers.send_progress();
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
+        async move { self.shared.queue.run(Command::Compact(revision), 0).await.map(drop) }.boxed()
+    }
+
+    fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
+        async move {
+            let outcome = self.shared.queue.run(Command::Grant(ttl.max(Duration::from_secs(1))), 0).await?;
+            outcome.lease.ok_or_else(closed)
+        }
+        .boxed()
+    }
+
+    fn lease_keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<Duration>> {
+        async move {
+            self.shared.check_open()?;
+            self.shared.leases.renew(lease, Instant::now())
+        }
+        .boxed()
+    }
+
+    fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>> {
+        async move { self.shared.queue.run(Command::Revoke(lease), 0).await.map(drop) }.boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.shared.queue.close();
+        let writer = Arc::clone(&self.writer);
+        async move {
+            let joined = tokio::task::spawn_blocking(move || join(&writer)).await;
+            joined.map_err(|err| Error::Engine { context: "closing was cut short".to_owned(), source: err.into() })
+        }
+        .boxed()
+    }
+
+    fn stats(&self) -> Stats {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        let wal = self.shared.path.with_extension("db-wal");
+        Stats {
+            size_bytes: size(&self.shared.path) + size(&wal),
+            watchers: u64::try_from(self.shared.watchers.count()).unwrap_or(u64::MAX),
+            read_only: self.shared.health.reason(),
+            ..self.shared.counters.snapshot()
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Forgetting: when (a policy) and how (in steps so small that no writer notices).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use croft_meta::Revision;
+use rusqlite::Connection;
+
+use super::schema::{self, SWEPT};
+
+/// How much history is kept without being asked: what is younger than `time`, and the last `revisions` in any case.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    pub time: Duration,
+    pub revisions: u64,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { time: Duration::from_mins(5), revisions: 1000 }
+    }
+}
+
+/// Samples per retention time: history lives at most a tenth longer than asked for.
+const SAMPLES: u32 = 10;
+
+/// Remembers which revision was the newest at which time.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    policy: Retention,
+    samples: VecDeque<(Instant, Revision)>,
+    next: Instant,
+}
+
+impl Schedule {
+    pub(super) fn new(policy: Retention, now: Instant) -> Self {
+        Self { policy, samples: VecDeque::new(), next: now }
+    }
+
+    pub(super) fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// The revision up to which history may go, if it is time to look.
+    pub(super) fn due(&mut self, now: Instant, newest: Revision) -> Option<Revision> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + (self.policy.time / SAMPLES).max(Duration::from_millis(100));
+        self.samples.push_back((now, newest));
+        let mut old = None;
+        while let Some((taken, revision)) = self.samples.front().copied() {
+            if now.duration_since(taken) < self.policy.time {
+                break;
+            }
+            old = Some(revision);
+            self.samples.pop_front();
+        }
+        let bound = Revision(newest.0.saturating_sub(self.policy.revisions));
+        old.map(|old| old.min(bound)).filter(|revision| *revision > Revision::ZERO)
+    }
+}
+
+/// Takes out the rows of versions that were superseded or deleted at or before the compaction point.
+///
+/// It walks the rows between the last compaction point and this one: each of them supersedes all older rows of its
+/// key. The work is in proportion to the changes, not to the size of the store.
+#[derive(Debug)]
+pub(super) struct Sweeper {
+    /// The last row looked at.
+    at: i64,
+    until: i64,
+}
+
+impl Sweeper {
+    pub(super) fn new(swept: Revision, compacted: Revision) -> Self {
+        Self { at: schema::last_row(swept), until: schema::last_row(compacted) }
+    }
+
+    pub(super) fn extend(&mut self, compacted: Revision) {
+        self.until = schema::last_row(compacted);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.at >= self.until
+    }
+
+    /// Works for about `budget` inside the caller's transaction; returns how far it got, to be taken over by
+    /// [`Self::advance`] once that transaction is committed.
+    pub(super) fn step(&self, connection: &Connection, budget: Duration) -> rusqlite::Result<i64> {
+        let started = Instant::now();
+        let mut rows = connection
+            .prepare_cached("SELECT id, key, value IS NULL FROM log WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT 32")?;
+        let mut older = connection.prepare_cached("DELETE FROM log WHERE key = ?1 AND id < ?2")?;
+        let mut itself = connection.prepare_cached("DELETE FROM log WHERE id = ?1")?;
+        let mut at = self.at;
+        while started.elapsed() < budget {
+            let page: Vec<(i64, Vec<u8>, bool)> = rows
+                .query_map([at, self.until], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            let Some((last, ..)) = page.last() else {
+                at = self.until;
+                break;
+            };
+            at = *last;
+            for (id, key, is_deleted) in &page {
+                older.execute((key, id))?;
+                if *is_deleted {
+                    itself.execute([id])?;
+                }
+            }
+        }
+        // A transaction may have been cut in two: after a restart it is looked at again, which does no harm.
+        let swept = if at >= self.until { schema::revision_of(at).0 } else { schema::revision_of(at).0 - 1 };
+        schema::set_mark(connection, SWEPT, Revision(swept))?;
+        Ok(at)
+    }
+
+    pub(super) fn advance(&mut self, at: i64) {
+        self.at = at;
+    }
+}
+
+/// Free pages worth giving back to the filesystem: more than a quarter of the file and more than 16 MiB.
+pub(super) fn has_much_free_space(connection: &Connection) -> rusqlite::Result<bool> {
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    Ok(free > 4096 && free > pages / 4)
+}
+
+/// Gives some pages back. The statement does one page per step, so its rows have to be drained.
+pub(super) fn release_space(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("PRAGMA incremental_vacuum(128)")?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn history_goes_when_it_is_old_and_not_among_the_last() {
+        let start = Instant::now();
+        let policy = Retention { time: Duration::from_secs(100), revisions: 10 };
+        let mut schedule = Schedule::new(policy, start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        // (seconds, newest revision, expected compaction point)
+        let cases = [
+            (0, 50, None),
+            (5, 60, None),
+            (10, 70, None),
+            (99, 75, None),
+            (100, 76, None),
+            (109, 80, Some(50)),
+            (110, 80, None),
+            (119, 81, Some(70)),
+            (219, 81, Some(71)),
+        ];
+        for (seconds, newest, expected) in cases {
+            let due = schedule.due(at(seconds), Revision(newest));
+            assert_eq!(due, expected.map(Revision), "after {seconds} s");
+        }
+    }
+}

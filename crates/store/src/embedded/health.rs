@@ -1,0 +1,132 @@
+//! Whether writes can be taken, and what an SQLite error says about that.
+
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rusqlite::ErrorCode;
+
+use crate::Error;
+
+/// Below this, an input/output error is put down to a full disk: some filesystems say ENOSPC only at fsync.
+const FULL_BELOW_BYTES: u64 = 1024 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Health {
+    database: PathBuf,
+    fault: Mutex<Option<Fault>>,
+}
+
+#[derive(Clone, Debug)]
+struct Fault {
+    reason: String,
+    /// A full disk may get room again, so the next write tries; damage does not mend itself.
+    passing: bool,
+}
+
+impl Health {
+    pub(super) fn new(database: PathBuf) -> Self {
+        Self { database, fault: Mutex::default() }
+    }
+
+    pub(super) fn reason(&self) -> Option<String> {
+        self.fault.lock().as_ref().map(|fault| fault.reason.clone())
+    }
+
+    /// Why a write would be bound to fail, or to make things worse.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.fault.lock().as_ref().filter(|fault| !fault.passing).map(|fault| fault.reason.clone())
+    }
+
+    /// A write went through.
+    pub(super) fn mended(&self) {
+        if let Some(fault) = self.fault.lock().take() {
+            tracing::info!(reason = %fault.reason, "the store takes writes again");
+        }
+    }
+
+    /// A write failed: decides whether the engine goes on, and returns what to tell each caller.
+    pub(super) fn failed(&self, err: &rusqlite::Error) -> Failure {
+        let Some(fault) = self.classify(err) else {
+            return Failure { read_only: None, text: err.to_string() };
+        };
+        let reason = fault.reason.clone();
+        let mut current = self.fault.lock();
+        if current.as_ref().is_none_or(|old| old.reason != fault.reason) {
+            tracing::error!(%reason, "the store is read-only");
+        }
+        *current = Some(fault);
+        Failure { read_only: Some(reason), text: String::new() }
+    }
+
+    fn classify(&self, err: &rusqlite::Error) -> Option<Fault> {
+        let full =
+            || Fault { reason: format!("no space left on the disk of {}", self.database.display()), passing: true };
+        match err.sqlite_error_code()? {
+            ErrorCode::DiskFull => Some(full()),
+            ErrorCode::SystemIoFailure if free_bytes(&self.database).is_some_and(|free| free < FULL_BELOW_BYTES) => {
+                Some(full())
+            }
+            ErrorCode::SystemIoFailure => Some(Fault {
+                reason: format!(
+                    "the disk of {} fails ({err}); check the kernel log, then restart the server",
+                    self.database.display()
+                ),
+                passing: false,
+            }),
+            ErrorCode::ReadOnly => Some(Fault {
+                reason: format!("{} cannot be written to ({err})", self.database.display()),
+                passing: true,
+            }),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(Fault {
+                reason: format!(
+                    "the database {} is damaged ({err}); take a copy of the objects, restore a snapshot and restart",
+                    self.database.display()
+                ),
+                passing: false,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Damage found by a reader stops the writer too: it could only spread.
+    pub(super) fn read_failed(&self, err: &rusqlite::Error) -> Error {
+        if matches!(err.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
+            self.failed(err);
+            return Error::Corrupt { path: self.database.clone(), reason: err.to_string() };
+        }
+        Error::Engine { context: "cannot read from the database".to_owned(), source: err.to_string().into() }
+    }
+
+    /// A row whose checksum does not hold.
+    pub(super) fn bad_row(&self, row: i64) -> Error {
+        let reason = format!("row {row} does not match its checksum");
+        let mut fault = self.fault.lock();
+        tracing::error!(%reason, "the store is read-only");
+        *fault = Some(Fault {
+            reason: format!("the database {} is damaged ({reason}); restore a snapshot", self.database.display()),
+            passing: false,
+        });
+        Error::Corrupt { path: self.database.clone(), reason }
+    }
+}
+
+/// One failed commit, told to everyone who was in it.
+#[derive(Debug)]
+pub(super) struct Failure {
+    read_only: Option<String>,
+    text: String,
+}
+
+impl Failure {
+    pub(super) fn error(&self) -> Error {
+        match &self.read_only {
+            Some(reason) => Error::ReadOnly { reason: reason.clone() },
+            None => Error::Engine { context: "cannot commit".to_owned(), source: self.text.clone().into() },
+        }
+    }
+}
+
+fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
