@@ -1,8 +1,143 @@
 //! The `croft` subcommands and their output.
+//!
+//! - [`options`] are the flags of `croft server`, which are environment variables and keys of the configuration file
+//!   ([`config_file`]) as well; [`settings`] is what they amount to.
+//! - [`server`] starts the server, says so ([`ready`]), and ends it on a signal.
+//! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
+//!   directory ([`api`]).
+//!
+//! Standard output carries what was asked for, and nothing else; logs and complaints go to standard error.
+//! Exit codes: 0, 1 for what failed, 2 for what was asked wrongly.
 
+use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+mod api;
+mod config_file;
+mod kubeconfig;
+mod lifetime;
+mod logging;
+pub mod options;
+mod ready;
+pub mod server;
+pub mod settings;
+mod token;
+mod version;
+
+/// Virtual machines, disks and networks on bare servers, through the Kubernetes API.
+#[derive(Debug, Parser)]
+#[command(name = "croft", version, propagate_version = false, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server until it is told to stop
+    Server(Box<options::ServerArgs>),
+    /// Print a kubeconfig for the admin, or for another user
+    Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Tokens that clients identify themselves with
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Print the version of this program
+    Version(version::VersionArgs),
+    /// Print a completion script for a shell
+    Completion {
+        #[arg(value_parser = completion_shells())]
+        shell: Shell,
+    },
+}
+
+fn completion_shells() -> impl clap::builder::TypedValueParser<Value = Shell> {
+    use clap::builder::TypedValueParser;
+    clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|shell| shell.parse::<Shell>())
+}
+
+/// Why the program ends with another code than 0.
+#[derive(Debug)]
+struct Failure {
+    code: u8,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// The user asked for something that makes no sense; nothing was tried.
+    fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { code: 2, error: error.into() }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { code: 1, error: error.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "croft: {:#}", self.error)
+    }
+}
 
 /// Runs the program with the arguments of this process.
 pub fn run() -> ExitCode {
-    ExitCode::SUCCESS
+    // Libraries that build their own TLS settings find the one source of cryptography here. Failing means that it has
+    // been installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match dispatch(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Nobody may be listening any more; the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "{failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Server(args) => {
+            let settings = settings::Settings::resolve(*args).map_err(Failure::usage)?;
+            server::run(&settings)
+        }
+        Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
+        Command::Token(command) => print(&api::block_on(token::run(command))??),
+        Command::Version(args) => print(&version::run(&args)),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "croft", &mut script);
+            print(&String::from_utf8(script)?)
+        }
+    }
+}
+
+/// Writes to standard output. A reader that went away (`croft completion bash | head -1`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(err) if err.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn failure_prints_the_chain_once() {
+        let failure: Failure = anyhow::anyhow!("no space").context("cannot write x").into();
+        assert_eq!(failure.to_string(), "croft: cannot write x: no space");
+    }
 }

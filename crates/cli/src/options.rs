@@ -1,0 +1,160 @@
+//! The options of `croft server`: each a flag, an environment variable `CROFT_…`, and a key of the configuration file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Deserializer};
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// A YAML file with any of these options as keys, without the leading dashes; flags and variables win over it
+    #[arg(long, env = "CROFT_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) options: ServerOptions,
+}
+
+/// What was said in one place; what was not said is `None` or empty.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+pub(crate) struct ServerOptions {
+    /// Where everything is kept [default: /var/lib/croft]
+    #[arg(long, env = "CROFT_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Serve on this address; may be repeated [default: 0.0.0.0:6443, and 0.0.0.0:443 if possible]
+    #[arg(long, env = "CROFT_LISTEN", value_name = "ADDR:PORT", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) listen: Vec<ListenAddress>,
+    /// Another name or address that clients reach the server by, for its certificate; may be repeated
+    #[arg(long, env = "CROFT_TLS_SAN", value_name = "NAME", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) tls_san: Vec<String>,
+    /// Where state is kept: in the data directory, or in etcd [default: embedded]
+    #[arg(long, env = "CROFT_STORE", value_enum)]
+    pub(crate) store: Option<StoreKind>,
+    /// Where etcd is
+    #[arg(long, env = "CROFT_ETCD_ENDPOINTS", value_name = "URL", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) etcd_endpoints: Vec<String>,
+    /// The authority that signed etcd's certificate, in PEM
+    #[arg(long, env = "CROFT_ETCD_CAFILE", value_name = "FILE")]
+    pub(crate) etcd_cafile: Option<PathBuf>,
+    /// The certificate to show to etcd, in PEM
+    #[arg(long, env = "CROFT_ETCD_CERTFILE", value_name = "FILE")]
+    pub(crate) etcd_certfile: Option<PathBuf>,
+    /// The key of that certificate, in PEM
+    #[arg(long, env = "CROFT_ETCD_KEYFILE", value_name = "FILE")]
+    pub(crate) etcd_keyfile: Option<PathBuf>,
+    /// The user to log in to etcd as
+    #[arg(long, env = "CROFT_ETCD_USERNAME", value_name = "NAME")]
+    pub(crate) etcd_username: Option<String>,
+    /// A file with that user's password
+    #[arg(long, env = "CROFT_ETCD_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) etcd_password_file: Option<PathBuf>,
+    /// A file with the admin's password, instead of a random one that is printed on the first start
+    #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) admin_password_file: Option<PathBuf>,
+    /// How log lines look [default: human on a terminal, else json]
+    #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+impl ServerOptions {
+    /// These options, and for those that were not given, `others`.
+    pub(crate) fn or(self, others: Self) -> Self {
+        fn list<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
+            if first.is_empty() { second } else { first }
+        }
+        Self {
+            data_dir: self.data_dir.or(others.data_dir),
+            listen: list(self.listen, others.listen),
+            tls_san: list(self.tls_san, others.tls_san),
+            store: self.store.or(others.store),
+            etcd_endpoints: list(self.etcd_endpoints, others.etcd_endpoints),
+            etcd_cafile: self.etcd_cafile.or(others.etcd_cafile),
+            etcd_certfile: self.etcd_certfile.or(others.etcd_certfile),
+            etcd_keyfile: self.etcd_keyfile.or(others.etcd_keyfile),
+            etcd_username: self.etcd_username.or(others.etcd_username),
+            etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
+            admin_password_file: self.admin_password_file.or(others.admin_password_file),
+            log_format: self.log_format.or(others.log_format),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StoreKind {
+    /// A database in the data directory
+    Embedded,
+    /// An etcd cluster
+    Etcd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people
+    Human,
+    /// One JSON object a line
+    Json,
+}
+
+/// `ADDR:PORT`, or `:PORT` for all addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct ListenAddress(pub(crate) SocketAddr);
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+        let address = full
+            .parse()
+            .map_err(|_| format!("{text:?} is not an address and a port, such as 0.0.0.0:6443, [::1]:6443 or :6443"))?;
+        Ok(Self(address))
+    }
+}
+
+impl TryFrom<String> for ListenAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+/// In the file, a list of one may be written without the list.
+fn one_or_many<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    use serde::de::{Error, IntoDeserializer};
+    let texts = match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::Array(values) => values,
+        value => vec![value],
+    };
+    texts.into_iter().map(|value| T::deserialize(value.into_deserializer()).map_err(D::Error::custom)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_addresses() {
+        for (text, expected) in [
+            ("127.0.0.1:6443", Some("127.0.0.1:6443")),
+            (":8443", Some("0.0.0.0:8443")),
+            ("[::]:6443", Some("[::]:6443")),
+            ("127.0.0.1:0", Some("127.0.0.1:0")),
+            ("6443", None),
+            ("localhost:6443", None),
+            ("127.0.0.1:70000", None),
+            ("", None),
+        ] {
+            let parsed = text.parse::<ListenAddress>().ok().map(|address| address.0.to_string());
+            assert_eq!(parsed.as_deref(), expected, "{text}");
+        }
+    }
+}

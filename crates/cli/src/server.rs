@@ -1,0 +1,157 @@
+//! `croft server`: starts the pieces, says when they are ready, and ends them on a signal.
+//!
+//! [`start`] is the only place that knows the API server and the stores.
+
+use std::fmt;
+use std::fs::DirBuilder;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::Context;
+use croft_pki::Secret;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{info, warn};
+
+use crate::settings::Settings;
+use crate::{Failure, logging, print, ready};
+
+/// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
+const SHUTDOWN: Duration = Duration::from_millis(4500);
+/// For threads that are stuck in a system call when all else is done.
+const STRAGGLERS: Duration = Duration::from_millis(200);
+
+/// A server that answers requests.
+pub struct Running {
+    /// Where it listens, the first asked for first.
+    pub addresses: Vec<SocketAddr>,
+    pub kubeconfig: PathBuf,
+    /// On the first start only, and only if nobody chose one.
+    pub password: Option<Secret>,
+    /// Lets open requests finish, then closes the store.
+    pub stop: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
+    logging::start(settings.log_format).map_err(Failure::usage)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("cannot start the runtime")?;
+    let result = runtime.block_on(async {
+        // Before anything is started, so that a signal is never met with the default: dying at once.
+        let signals = Signals::new()?;
+        create_data_dir(&settings.data_dir)?;
+        run_until_signal(signals, async { start(settings) }).await
+    });
+    runtime.shutdown_timeout(STRAGGLERS);
+    result
+}
+
+/// Starts the API server on its store.
+fn start(settings: &Settings) -> anyhow::Result<Running> {
+    anyhow::bail!("this build has no API server for {}", settings.data_dir.display())
+}
+
+async fn run_until_signal(
+    mut signals: Signals,
+    starting: impl Future<Output = anyhow::Result<Running>>,
+) -> Result<(), Failure> {
+    let running = tokio::select! {
+        running = starting => running?,
+        name = signals.next() => {
+            info!(signal = name, "stopped before the server was ready");
+            return Ok(());
+        }
+    };
+    print(&ready::message(&running.addresses, &running.kubeconfig, running.password.as_ref(), ready::own_address()))?;
+
+    let name = signals.next().await;
+    info!(signal = name, "stopping");
+    tokio::select! {
+        result = running.stop => result?,
+        () = tokio::time::sleep(SHUTDOWN) => warn!("open requests did not finish in time and were cut off"),
+        name = signals.next() => warn!(signal = name, "stopping at once"),
+    }
+    info!("stopped");
+    Ok(())
+}
+
+/// Readable by its owner only: it holds keys.
+fn create_data_dir(dir: &Path) -> anyhow::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
+        format!("cannot create the data directory {}; run as root, or choose another with --data-dir", dir.display())
+    })
+}
+
+/// The signals that end the program.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Cancel-safe: a signal that arrives while nobody waits is delivered to the next call.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(stop: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Running {
+        let kubeconfig = PathBuf::from("/data/kubeconfig");
+        Running { addresses: Vec::new(), kubeconfig, password: None, stop: Box::pin(stop) }
+    }
+
+    /// All in one test: signals belong to the process, and a second test would see them too.
+    #[tokio::test(start_paused = true)]
+    async fn signals_end_the_server_at_every_stage() {
+        let own = rustix::process::getpid();
+        let send = |signal| rustix::process::kill_process(own, signal).unwrap();
+        let terminate = rustix::process::Signal::TERM;
+
+        let signals = Signals::new().unwrap();
+        send(terminate);
+        run_until_signal(signals, std::future::pending()).await.unwrap();
+
+        let signals = Signals::new().unwrap();
+        send(rustix::process::Signal::INT);
+        run_until_signal(signals, async { Ok(running(async { Ok(()) })) }).await.unwrap();
+
+        let signals = Signals::new().unwrap();
+        send(terminate);
+        let failing = run_until_signal(signals, async { Ok(running(async { anyhow::bail!("disk full") })) }).await;
+        assert_eq!(failing.unwrap_err().to_string(), "croft: disk full");
+
+        // A server that never ends by itself is cut off.
+        let started = tokio::time::Instant::now();
+        let signals = Signals::new().unwrap();
+        send(terminate);
+        run_until_signal(signals, async { Ok(running(std::future::pending())) }).await.unwrap();
+        assert!(started.elapsed() <= Duration::from_secs(5));
+    }
+
+    #[test]
+    fn impossible_data_directory_is_explained() {
+        let err = format!("{:#}", create_data_dir(Path::new("/proc/croft")).unwrap_err());
+        assert!(err.contains("cannot create the data directory /proc/croft; run as root, or choose"), "{err}");
+    }
+}

@@ -1,0 +1,264 @@
+//! What the server is to do, once flags, environment, file and defaults have been put together and checked.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use croft_pki::Secret;
+
+use crate::config_file;
+use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
+
+const DATA_DIR: &str = "/var/lib/croft";
+/// Kubernetes' port; the server is of no use without it.
+const API: &str = "0.0.0.0:6443";
+/// For browsers and Rancher; often taken, or not allowed.
+const WEB: &str = "0.0.0.0:443";
+
+#[derive(Debug)]
+pub struct Settings {
+    pub data_dir: PathBuf,
+    /// Never empty.
+    pub listen: Vec<Listen>,
+    pub tls_san: Vec<String>,
+    pub store: StoreSettings,
+    pub admin_password: Option<Secret>,
+    pub log_format: Option<LogFormat>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    pub address: std::net::SocketAddr,
+    /// If it cannot be had, the server does not start; otherwise it warns and goes on.
+    pub required: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum StoreSettings {
+    Embedded,
+    Etcd(EtcdSettings),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct EtcdSettings {
+    /// Never empty.
+    pub endpoints: Vec<String>,
+    pub ca_pem: Option<String>,
+    pub client: Option<EtcdClientCert>,
+    pub login: Option<EtcdLogin>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct EtcdClientCert {
+    pub cert_pem: String,
+    pub key_pem: Secret,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct EtcdLogin {
+    pub username: String,
+    pub password: Secret,
+}
+
+impl Settings {
+    pub(crate) fn resolve(args: ServerArgs) -> anyhow::Result<Self> {
+        let file = args.config.as_deref().map(config_file::read).transpose()?.unwrap_or_default();
+        Self::from_options(args.options.or(file))
+    }
+
+    fn from_options(options: ServerOptions) -> anyhow::Result<Self> {
+        Ok(Self {
+            listen: listen(&options.listen),
+            store: store(&options)?,
+            admin_password: options
+                .admin_password_file
+                .as_deref()
+                .map(|path| password(path, "--admin-password-file"))
+                .transpose()?,
+            data_dir: options.data_dir.unwrap_or_else(|| DATA_DIR.into()),
+            tls_san: options.tls_san,
+            log_format: options.log_format,
+        })
+    }
+}
+
+/// Asked-for addresses are required; of the defaults, only the API's is.
+fn listen(asked: &[ListenAddress]) -> Vec<Listen> {
+    if !asked.is_empty() {
+        return asked.iter().map(|address| Listen { address: address.0, required: true }).collect();
+    }
+    let default = |address: &str, required| Listen {
+        address: address.parse().expect("the default addresses are well-formed"),
+        required,
+    };
+    vec![default(API, true), default(WEB, false)]
+}
+
+fn store(options: &ServerOptions) -> anyhow::Result<StoreSettings> {
+    if options.store != Some(StoreKind::Etcd) {
+        let etcd_only = [
+            ("--etcd-endpoints", !options.etcd_endpoints.is_empty()),
+            ("--etcd-cafile", options.etcd_cafile.is_some()),
+            ("--etcd-certfile", options.etcd_certfile.is_some()),
+            ("--etcd-keyfile", options.etcd_keyfile.is_some()),
+            ("--etcd-username", options.etcd_username.is_some()),
+            ("--etcd-password-file", options.etcd_password_file.is_some()),
+        ];
+        // Silently not using the etcd that somebody described would look as if all data were gone.
+        if let Some((flag, _)) = etcd_only.into_iter().find(|(_, given)| *given) {
+            bail!("{flag} needs --store etcd");
+        }
+        return Ok(StoreSettings::Embedded);
+    }
+    if options.etcd_endpoints.is_empty() {
+        bail!("--store etcd needs --etcd-endpoints, for example https://10.0.0.1:2379,https://10.0.0.2:2379");
+    }
+    for endpoint in &options.etcd_endpoints {
+        check_endpoint(endpoint)?;
+    }
+    let client = match (&options.etcd_certfile, &options.etcd_keyfile) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some(EtcdClientCert {
+            cert_pem: text(cert, "--etcd-certfile")?,
+            key_pem: text(key, "--etcd-keyfile")?.into(),
+        }),
+        _ => bail!("--etcd-certfile and --etcd-keyfile need each other"),
+    };
+    let login = match (&options.etcd_username, &options.etcd_password_file) {
+        (None, None) => None,
+        (Some(username), Some(path)) => {
+            Some(EtcdLogin { username: username.clone(), password: password(path, "--etcd-password-file")? })
+        }
+        _ => bail!("--etcd-username and --etcd-password-file need each other"),
+    };
+    Ok(StoreSettings::Etcd(EtcdSettings {
+        endpoints: options.etcd_endpoints.clone(),
+        ca_pem: options.etcd_cafile.as_deref().map(|path| text(path, "--etcd-cafile")).transpose()?,
+        client,
+        login,
+    }))
+}
+
+fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
+    let url: http::Uri = endpoint.parse().with_context(|| format!("--etcd-endpoints: {endpoint:?}"))?;
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    if !is_http || url.host().is_none_or(str::is_empty) || !matches!(url.path(), "" | "/") {
+        bail!("--etcd-endpoints: {endpoint:?} is not an address such as https://10.0.0.1:2379");
+    }
+    Ok(())
+}
+
+fn text(path: &Path, flag: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{flag}: cannot read {}", path.display()))
+}
+
+/// The first line of the file; editors and `echo` end it with a newline, which is not part of the password.
+fn password(path: &Path, flag: &str) -> anyhow::Result<Secret> {
+    let text = text(path, flag)?;
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    if password.is_empty() {
+        bail!("{flag}: {} is empty", path.display());
+    }
+    if password.contains('\n') {
+        bail!("{flag}: {} has more than one line", path.display());
+    }
+    Ok(Secret::new(password))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        args: ServerArgs,
+    }
+
+    fn resolve(args: &[&str]) -> anyhow::Result<Settings> {
+        let cli = TestCli::try_parse_from(std::iter::once(&"server").chain(args))?;
+        Settings::resolve(cli.args)
+    }
+
+    fn addresses(settings: &Settings) -> Vec<(String, bool)> {
+        settings.listen.iter().map(|listen| (listen.address.to_string(), listen.required)).collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let settings = resolve(&[]).unwrap();
+        assert_eq!(settings.data_dir, Path::new("/var/lib/croft"));
+        assert_eq!(addresses(&settings), [("0.0.0.0:6443".to_owned(), true), ("0.0.0.0:443".to_owned(), false)]);
+        assert_eq!(settings.store, StoreSettings::Embedded);
+        assert!(settings.admin_password.is_none());
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("croft.yaml");
+        std::fs::write(&file, "data-dir: /from-file\nlisten: 127.0.0.1:1\ntls-san: [a, b]\n").unwrap();
+        let file = file.to_str().unwrap();
+
+        let settings = resolve(&["--config", file]).unwrap();
+        assert_eq!(settings.data_dir, Path::new("/from-file"));
+        assert_eq!(addresses(&settings), [("127.0.0.1:1".to_owned(), true)]);
+
+        let flags = ["--config", file, "--data-dir", "/flag", "--listen", ":2", "--listen", "[::1]:3"];
+        let settings = resolve(&flags).unwrap();
+        assert_eq!(settings.data_dir, Path::new("/flag"));
+        assert_eq!(addresses(&settings), [("0.0.0.0:2".to_owned(), true), ("[::1]:3".to_owned(), true)]);
+        assert_eq!(settings.tls_san, ["a", "b"]);
+    }
+
+    #[test]
+    fn etcd_settings_are_read_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        for (name, text) in [("ca", "CA"), ("cert", "CERT"), ("key", "KEY"), ("password", "secret\r\n")] {
+            std::fs::write(path(name), text).unwrap();
+        }
+        let settings = resolve(&[
+            "--store=etcd",
+            "--etcd-endpoints=https://a:2379,https://b:2379",
+            &format!("--etcd-cafile={}", path("ca")),
+            &format!("--etcd-certfile={}", path("cert")),
+            &format!("--etcd-keyfile={}", path("key")),
+            "--etcd-username=root",
+            &format!("--etcd-password-file={}", path("password")),
+        ])
+        .unwrap();
+        let StoreSettings::Etcd(etcd) = settings.store else { panic!("not etcd") };
+        assert_eq!(etcd.endpoints, ["https://a:2379", "https://b:2379"]);
+        assert_eq!(etcd.ca_pem.as_deref(), Some("CA"));
+        assert_eq!(etcd.client.unwrap().key_pem.reveal(), "KEY");
+        assert_eq!(etcd.login.unwrap().password.reveal(), "secret");
+    }
+
+    #[test]
+    fn contradictions_are_explained() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = dir.path().join("empty");
+        std::fs::write(&empty, "\n").unwrap();
+        let empty = format!("--admin-password-file={}", empty.display());
+        for (args, expected) in [
+            (&["--store=etcd"][..], "--store etcd needs --etcd-endpoints"),
+            (&["--etcd-endpoints=http://a:1"], "--etcd-endpoints needs --store etcd"),
+            (&["--etcd-username=a"], "--etcd-username needs --store etcd"),
+            (&["--store=etcd", "--etcd-endpoints=a:1"], "\"a:1\" is not an address such as"),
+            (&["--store=etcd", "--etcd-endpoints=ftp://a:1"], "is not an address such as"),
+            (&["--store=etcd", "--etcd-endpoints=http://a:1", "--etcd-keyfile=k"], "need each other"),
+            (&["--store=etcd", "--etcd-endpoints=http://a:1", "--etcd-username=k"], "need each other"),
+            (&["--admin-password-file=/nonexistent/file"], "--admin-password-file: cannot read /nonexistent/file"),
+            (&[&empty], "is empty"),
+            (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
+            (&["--store=sqlite"], "invalid value 'sqlite'"),
+            (&["--listen=6443"], "is not an address and a port"),
+        ] {
+            let err = format!("{:#}", resolve(args).map(|_| ()).unwrap_err());
+            assert!(err.contains(expected), "{args:?}: {err}");
+        }
+    }
+}
