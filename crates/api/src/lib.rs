@@ -10,14 +10,18 @@
 //!
 //! Pure: no I/O, no clock.
 
+mod go_json;
 mod kinds;
+mod openapi;
 mod print;
+pub mod protobuf;
 mod resource;
 mod schemas;
 mod table;
 mod view;
 mod wire;
 
+pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
 pub use table::builtin;
