@@ -1,0 +1,51 @@
+# What one does with this repository. `make` alone prints the menu.
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fmt bench conformance clean
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Where `make run` keeps everything, and more arguments for the server.
+DATA ?= data
+ARGS ?=
+
+help: ## Print this menu
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
+	@scripts/install-packages run
+	$(CARGO) build --release
+	@exec $(TARGET)/release/croft server --data-dir $(DATA) $(ARGS)
+
+build: ## Build the server for release
+	@scripts/install-packages run
+	$(CARGO) build --release
+
+test: ## Run every check and every test
+	@scripts/install-packages test
+	@scripts/python-venv $(TARGET)/venv
+	$(MAKE) --no-print-directory lint
+	$(CARGO) build
+	@scripts/cargo-test
+
+lint: ## Check formatting, lints, layers and house rules
+	$(CARGO) fmt --all --check
+	$(CARGO) xtask check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@scripts/optional cargo-deny $(CARGO) deny --workspace check bans licenses sources
+
+fmt: ## Format the source
+	$(CARGO) fmt --all
+
+bench: ## Measure against etcd and nginx, and print the table
+	@scripts/install-packages bench
+	$(CARGO) build --release -p croft -p croft-e2e
+	$(TARGET)/release/bench $(ARGS)
+
+conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers too (needs Go)
+	@scripts/install-packages test
+	$(CARGO) build
+	@scripts/conformance
+
+clean: ## Remove what was built (not the data)
+	$(CARGO) clean

@@ -1,0 +1,82 @@
+//! House rules about the text of files: nothing of anybody's machine, no notes to self.
+
+use anyhow::Result;
+
+use crate::output;
+
+/// Paths that exist on one machine only. Written so that this file does not contain them.
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/Us", "ers/")];
+
+/// A note without an issue is forgotten.
+const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+
+pub(crate) fn check() -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for path in output("git", &["ls-files"])?.lines() {
+        // Binary files, and files deleted but not yet committed, have no text to check.
+        let Ok(text) = std::fs::read_to_string(path) else { continue };
+        let number = |(index, line)| (index + 1, line);
+        for (number, line) in text.lines().enumerate().map(number) {
+            problems.extend(complaints(path, line).into_iter().map(|what| format!("{path}:{number}: {what}")));
+        }
+    }
+    Ok(problems)
+}
+
+fn complaints(path: &str, line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some(machine) = MACHINE_PATHS.iter().find(|machine| contains_path(line, machine)) {
+        found.push(format!("a path of one machine: {machine}"));
+    }
+    let is_source = path.rsplit_once('.').is_some_and(|(_, extension)| extension == "rs");
+    if is_source && let Some(note) = NOTES.iter().find(|note| is_note(line, note)) {
+        found.push(format!("{note} without an issue: write {note}(#123)"));
+    }
+    found
+}
+
+/// The path itself, not the end of a longer one (`/apis/x/users/…`, `https://host/home/…`).
+fn contains_path(line: &str, path: &str) -> bool {
+    line.match_indices(path)
+        .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "/}>.-_*".contains(c)))
+}
+
+fn is_note(line: &str, note: &str) -> bool {
+    let Some((_, comment)) = line.split_once("//") else { return false };
+    let Some(at) = comment.find(note) else { return false };
+    let after = &comment[at + note.len()..];
+    !after.starts_with("(#") && !after.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_machine_are_found() {
+        let user = MACHINE_PATHS[0];
+        for (line, bad) in [
+            (format!("let path = \"{user}jane/x\";"), true),
+            (format!("see {user}jane"), true),
+            (format!("https://example.com{user}jane"), false),
+            ("/var/lib/croft".to_owned(), false),
+        ] {
+            assert_eq!(!complaints("a.md", &line).is_empty(), bad, "{line}");
+        }
+    }
+
+    #[test]
+    fn notes_need_an_issue() {
+        let note = NOTES[0];
+        for (path, line, bad) in [
+            ("a.rs", format!("// {note}: later"), true),
+            ("a.rs", format!("// {note}(#12): later"), false),
+            ("a.rs", format!("let {note} = 1;"), false),
+            ("a.rs", format!("// {note}S are fine"), false),
+            ("a.md", format!("// {note}: later"), false),
+        ] {
+            assert_eq!(!complaints(path, &line).is_empty(), bad, "{line}");
+        }
+    }
+}
