@@ -7,6 +7,7 @@ use jiff::tz::Offset;
 use crate::field::go_quote;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// `metav1.Time`: `2024-01-02T03:04:05Z`, fractions dropped.
 pub fn format_seconds(time: Timestamp) -> String {
@@ -26,7 +27,16 @@ pub fn format_unix_seconds(seconds: i64) -> String {
 
 /// Strict RFC 3339, with the errors of Go's `time.Parse`.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
-    let mut scanner = Scanner { text, rest: text };
+    scan(Scanner { text, rest: text, layout: LAYOUT })
+}
+
+/// `metav1.MicroTime`: RFC 3339 with exactly six fractional digits.
+pub fn parse_micros(text: &str) -> Result<Timestamp, String> {
+    scan(Scanner { text, rest: text, layout: MICRO_LAYOUT })
+}
+
+fn scan(mut scanner: Scanner<'_>) -> Result<Timestamp, String> {
+    let text = scanner.text;
     let year = scanner.number(4, "2006")?;
     scanner.literal("-")?;
     let month = scanner.number(2, "01")?;
@@ -50,7 +60,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     if second > 59 {
         return Err(scanner.out_of_range("second"));
     }
-    let nanosecond = scanner.fraction();
+    let nanosecond = if scanner.layout == MICRO_LAYOUT { scanner.six_digits()? } else { scanner.fraction() };
     let offset_seconds = scanner.offset()?;
     if !scanner.rest.is_empty() {
         return Err(format!("parsing time {}: extra text: {}", go_quote(text), go_quote(scanner.rest)));
@@ -67,12 +77,13 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
 struct Scanner<'a> {
     text: &'a str,
     rest: &'a str,
+    layout: &'static str,
 }
 
 impl Scanner<'_> {
     fn cannot(&self, expected: &str) -> String {
         let (text, rest) = (go_quote(self.text), go_quote(self.rest));
-        format!("parsing time {text} as \"{LAYOUT}\": cannot parse {rest} as \"{expected}\"")
+        format!("parsing time {text} as \"{}\": cannot parse {rest} as \"{expected}\"", self.layout)
     }
 
     fn out_of_range(&self, what: &str) -> String {
@@ -103,12 +114,20 @@ impl Scanner<'_> {
         format!("{digits:0<9}").parse().unwrap_or(0)
     }
 
+    fn six_digits(&mut self) -> Result<i32, String> {
+        let digits = self.rest.strip_prefix('.').and_then(|tail| tail.get(..6));
+        let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        let micros: i32 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| self.cannot(".000000"))?;
+        self.rest = &self.rest[7..];
+        Ok(micros * 1000)
+    }
+
     fn offset(&mut self) -> Result<i32, String> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;
             return Ok(0);
         }
-        let mut zone = Scanner { text: self.text, rest: self.rest };
+        let mut zone = Scanner { text: self.text, rest: self.rest, layout: self.layout };
         let sign = match zone.rest.bytes().next() {
             Some(b'+') => 1,
             Some(b'-') => -1,
@@ -222,6 +241,12 @@ mod tests {
     }
 
     #[test]
+    fn a_micro_time_needs_its_six_digits() {
+        let want = r#"parsing time "2024-01-01T00:00:00Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000""#;
+        assert_eq!(parse_micros("2024-01-01T00:00:00Z"), Err(want.to_owned()));
+    }
+
+    #[test]
     fn offsets_and_fractions_are_understood() {
         let time = parse("2024-01-02T03:04:05.123456+01:30").expect("valid");
         assert_eq!(format_seconds(time), "2024-01-02T01:34:05Z");
@@ -234,6 +259,7 @@ mod tests {
         fn formatted_times_parse_back(micros in 0_i64..4_000_000_000_000_000) {
             let time = Timestamp::from_microsecond(micros).expect("in range");
             prop_assert_eq!(parse(&format_micros(time)), Ok(time));
+            prop_assert_eq!(parse_micros(&format_micros(time)), Ok(time));
         }
 
         #[test]

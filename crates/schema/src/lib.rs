@@ -4,8 +4,28 @@
 //! validation (CEL rules included), patch strategies and server-side apply. It is made from the
 //! OpenAPI v3 JSON of a CustomResourceDefinition or of a built-in kind.
 //!
+//! A custom resource on its way in is pruned, defaulted and validated; a built-in kind is decoded.
+//!
 //! Pure: no I/O, no clock. Start reading at [`Schema`], then [`Schema::from_json`].
 
+mod decode;
+mod defaults;
+mod duplicates;
+mod formats;
 mod model;
+mod parse;
+mod pattern;
+mod prune;
+#[cfg(test)]
+mod testing;
+mod validate;
 
+pub use decode::{Unknown, decode};
+pub use defaults::apply_defaults;
+pub use duplicates::duplicate_fields;
+pub use formats::is_known_format;
 pub use model::{Additional, Constraints, ListType, PatchStrategy, Schema, Type};
+pub use parse::SchemaError;
+pub use pattern::CompiledPattern;
+pub use prune::{prune, prune_resource};
+pub use validate::{validate, validate_lists};

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Number, Value};
 
+use crate::pattern::CompiledPattern;
+
 /// The JSON type a node demands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Type {
@@ -73,6 +75,8 @@ pub struct Constraints {
     pub any_of: Vec<Schema>,
     pub one_of: Vec<Schema>,
     pub not: Option<Box<Schema>>,
+    /// `pattern`, compiled when first needed.
+    pub compiled_pattern: CompiledPattern,
 }
 
 /// One node. Children are shared: built-in types occur in many kinds.
