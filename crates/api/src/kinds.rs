@@ -11,7 +11,7 @@ use crate::resource::Behaviour;
 /// What most kinds do; the others replace parts of it.
 pub(crate) fn base() -> Behaviour {
     Behaviour {
-        default: |_| {},
+        default: crate::defaults::apply,
         prepare_create: |_| {},
         prepare_update: |_, _| {},
         validate_create: |_| Vec::new(),

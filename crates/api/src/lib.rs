@@ -10,6 +10,7 @@
 //!
 //! Pure: no I/O, no clock.
 
+mod defaults;
 mod go_json;
 mod kinds;
 mod openapi;

@@ -13,9 +13,6 @@ const NONE: &str = "<none>";
 const UNSET: &str = "<unset>";
 const UNKNOWN: &str = "<unknown>";
 
-/// A cell function: the object, and now in seconds since the epoch.
-pub(crate) type Cells = fn(&Value, i64) -> Vec<Value>;
-
 /// `Name` and `Created At`: kinds without printers of their own.
 pub(crate) fn name_and_creation(object: &Value, _now: i64) -> Vec<Value> {
     vec![json!(name(object)), get(object, "metadata.creationTimestamp").cloned().unwrap_or(Value::Null)]

@@ -108,9 +108,9 @@ impl Builder {
             Ty::Bool => ("bool", Type::Boolean, ""),
             Ty::Double => ("float64", Type::Number, "double"),
             Ty::Bytes => ("[]uint8", Type::String, "byte"),
-            // `cpu: 0.5` is a number, `cpu: 500m` a string; both are quantities.
-            Ty::Quantity => ("Quantity", Type::Any, "quantity"),
-            Ty::IntOrString => ("IntOrString", Type::IntOrString, ""),
+            // `cpu: 0.5` is a number, `cpu: 500m` a string: `croft_schema::decode` knows quantities by this name.
+            Ty::Quantity => ("Quantity", Type::String, "quantity"),
+            Ty::IntOrString => ("intstr", Type::IntOrString, ""),
             Ty::Time => ("Time", Type::String, "date-time"),
             Ty::MicroTime => ("MicroTime", Type::String, "date-time"),
             Ty::Duration => ("Duration", Type::String, ""),
@@ -121,8 +121,10 @@ impl Builder {
         let make = || {
             let constraints = (!format.is_empty())
                 .then(|| Box::new(Constraints { format: Some(format.to_owned()), ..Constraints::default() }));
+            // Go names plain scalars by their type alone; `croft_schema::decode` does too.
+            let type_name = if name.starts_with(char::is_uppercase) { name } else { "" };
             Arc::new(Schema {
-                type_name: name.into(),
+                type_name: type_name.into(),
                 ty: json,
                 nullable: true,
                 preserve_unknown: matches!(ty, Ty::Raw | Ty::Json | Ty::FieldsV1),

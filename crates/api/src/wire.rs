@@ -14,7 +14,7 @@
 //! of the same package unless written in full; `[]T` is a list, `map:T` a map from strings, `~T` is embedded: its
 //! fields appear in JSON beside the others. `type X = []string` is a named list, wrapped in a message on the wire;
 //! `union` says that JSON holds whichever one field is set, `kind` that it has `apiVersion` and `kind`. Marks: `*` pointer, `!` written even when zero,
-//! `0` left out when it is a zero struct, `list`/`set`/`map=keys` the list type, `atomic`, `patch=strategy:key`,
+//! `list`/`set`/`map=keys` the list type, `atomic`, `patch=strategy:key`,
 //! `default=json`, `enum=a,b`.
 
 use std::collections::HashMap;
@@ -95,8 +95,6 @@ pub(crate) struct Field {
     /// Embedded: the fields of the message belong to the parent in JSON.
     pub inline: bool,
     pub presence: Presence,
-    /// A zero struct is left out too.
-    pub omit_zero: bool,
     marks: &'static str,
 }
 
@@ -282,7 +280,6 @@ fn parse_field(table: &Table, package: &str, line: &'static str) -> Field {
         ty: parse_type(table, package, ty),
         inline,
         presence,
-        omit_zero: marks.split(' ').any(|m| m == "0"),
         marks,
     }
 }
