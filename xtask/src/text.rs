@@ -1,4 +1,6 @@
-//! House rules about the text of files: nothing of anybody's machine, no notes to self.
+//! House rules about the text of files: nothing of anybody's machine, no notes to self, no links to nowhere.
+
+use std::path::Path;
 
 use anyhow::Result;
 
@@ -18,6 +20,8 @@ pub(crate) fn check() -> Result<Vec<String>> {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let number = |(index, line)| (index + 1, line);
         for (number, line) in text.lines().enumerate().map(number) {
+            let dead = links(path, line).filter(|link| !leads_somewhere(path, link));
+            problems.extend(dead.map(|link| format!("{path}:{number}: a link to nowhere: {link}")));
             problems.extend(complaints(path, line).into_iter().map(|what| format!("{path}:{number}: {what}")));
         }
     }
@@ -29,11 +33,23 @@ fn complaints(path: &str, line: &str) -> Vec<String> {
     if let Some(machine) = MACHINE_PATHS.iter().find(|machine| contains_path(line, machine)) {
         found.push(format!("a path of one machine: {machine}"));
     }
-    let is_source = path.rsplit_once('.').is_some_and(|(_, extension)| extension == "rs");
+    let is_source = Path::new(path).extension().is_some_and(|extension| extension == "rs");
     if is_source && let Some(note) = NOTES.iter().find(|note| is_note(line, note)) {
         found.push(format!("{note} without an issue: write {note}(#123)"));
     }
     found
+}
+
+/// The targets of a Markdown file's links to other files of the repository.
+fn links<'a>(path: &str, line: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_markdown = Path::new(path).extension().is_some_and(|extension| extension == "md");
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(move |target| is_markdown && !target.contains("://") && !target.starts_with('#'))
+}
+
+fn leads_somewhere(path: &str, link: &str) -> bool {
+    let file = link.split_once('#').map_or(link, |(file, _)| file);
+    Path::new(path).parent().is_some_and(|dir| dir.join(file).exists())
 }
 
 /// The path itself, not the end of a longer one (`/apis/x/users/…`, `https://host/home/…`).
@@ -64,6 +80,15 @@ mod tests {
         ] {
             assert_eq!(!complaints("a.md", &line).is_empty(), bad, "{line}");
         }
+    }
+
+    #[test]
+    fn links_are_followed_within_the_repository() {
+        let line = "see [a](docs/a.md), [b](https://example.com/b), [c](#c) and [d](d.md#part)";
+        assert_eq!(links("README.md", line).collect::<Vec<_>>(), ["docs/a.md", "d.md#part"]);
+        assert_eq!(links("main.rs", line).count(), 0);
+        assert!(leads_somewhere("Cargo.toml", "src/main.rs#L1"));
+        assert!(!leads_somewhere("Cargo.toml", "src/nothing.rs"));
     }
 
     #[test]

@@ -42,15 +42,15 @@ pub enum StoreSettings {
 pub struct EtcdSettings {
     /// Never empty.
     pub endpoints: Vec<String>,
-    pub ca_pem: Option<String>,
+    pub ca_file: Option<PathBuf>,
     pub client: Option<EtcdClientCert>,
     pub login: Option<EtcdLogin>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct EtcdClientCert {
-    pub cert_pem: String,
-    pub key_pem: Secret,
+    pub cert_file: PathBuf,
+    pub key_file: PathBuf,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -117,10 +117,7 @@ fn store(options: &ServerOptions) -> anyhow::Result<StoreSettings> {
     }
     let client = match (&options.etcd_certfile, &options.etcd_keyfile) {
         (None, None) => None,
-        (Some(cert), Some(key)) => Some(EtcdClientCert {
-            cert_pem: text(cert, "--etcd-certfile")?,
-            key_pem: text(key, "--etcd-keyfile")?.into(),
-        }),
+        (Some(cert), Some(key)) => Some(EtcdClientCert { cert_file: cert.clone(), key_file: key.clone() }),
         _ => bail!("--etcd-certfile and --etcd-keyfile need each other"),
     };
     let login = match (&options.etcd_username, &options.etcd_password_file) {
@@ -132,7 +129,7 @@ fn store(options: &ServerOptions) -> anyhow::Result<StoreSettings> {
     };
     Ok(StoreSettings::Etcd(EtcdSettings {
         endpoints: options.etcd_endpoints.clone(),
-        ca_pem: options.etcd_cafile.as_deref().map(|path| text(path, "--etcd-cafile")).transpose()?,
+        ca_file: options.etcd_cafile.clone(),
         client,
         login,
     }))
@@ -147,13 +144,9 @@ fn check_endpoint(endpoint: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn text(path: &Path, flag: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("{flag}: cannot read {}", path.display()))
-}
-
 /// The first line of the file; editors and `echo` end it with a newline, which is not part of the password.
 fn password(path: &Path, flag: &str) -> anyhow::Result<Secret> {
-    let text = text(path, flag)?;
+    let text = std::fs::read_to_string(path).with_context(|| format!("{flag}: cannot read {}", path.display()))?;
     let password = text.strip_suffix('\n').unwrap_or(&text);
     let password = password.strip_suffix('\r').unwrap_or(password);
     if password.is_empty() {
@@ -216,24 +209,22 @@ mod tests {
     #[test]
     fn etcd_settings_are_read_whole() {
         let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        for (name, text) in [("ca", "CA"), ("cert", "CERT"), ("key", "KEY"), ("password", "secret\r\n")] {
-            std::fs::write(path(name), text).unwrap();
-        }
+        let password = dir.path().join("password");
+        std::fs::write(&password, "secret\r\n").unwrap();
         let settings = resolve(&[
             "--store=etcd",
             "--etcd-endpoints=https://a:2379,https://b:2379",
-            &format!("--etcd-cafile={}", path("ca")),
-            &format!("--etcd-certfile={}", path("cert")),
-            &format!("--etcd-keyfile={}", path("key")),
+            "--etcd-cafile=/ca",
+            "--etcd-certfile=/cert",
+            "--etcd-keyfile=/key",
             "--etcd-username=root",
-            &format!("--etcd-password-file={}", path("password")),
+            &format!("--etcd-password-file={}", password.display()),
         ])
         .unwrap();
         let StoreSettings::Etcd(etcd) = settings.store else { panic!("not etcd") };
         assert_eq!(etcd.endpoints, ["https://a:2379", "https://b:2379"]);
-        assert_eq!(etcd.ca_pem.as_deref(), Some("CA"));
-        assert_eq!(etcd.client.unwrap().key_pem.reveal(), "KEY");
+        assert_eq!(etcd.ca_file.as_deref(), Some(Path::new("/ca")));
+        assert_eq!(etcd.client, Some(EtcdClientCert { cert_file: "/cert".into(), key_file: "/key".into() }));
         assert_eq!(etcd.login.unwrap().password.reveal(), "secret");
     }
 
