@@ -1,6 +1,9 @@
 //! What each built-in kind does beyond its schema: defaults, rules, printed cells. One file per subject.
 
+mod convert;
 mod fields;
+mod prepare;
+mod warnings;
 
 use croft_meta::names;
 use serde_json::Value;
@@ -28,7 +31,12 @@ pub(crate) fn base() -> Behaviour {
 }
 
 pub(crate) fn behaviour(group: &str, plural: &str) -> Behaviour {
+    let (prepare_create, prepare_update) = prepare::of(group, plural);
     Behaviour {
+        prepare_create,
+        prepare_update,
+        warnings: warnings::of(group, plural),
+        convert: convert::of(group, plural),
         cells: cells(group, plural),
         field: fields::of(group, plural),
         unconditional_update: !NEEDS_RESOURCE_VERSION.contains(&plural),

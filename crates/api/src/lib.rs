@@ -10,6 +10,7 @@
 //!
 //! Pure: no I/O, no clock.
 
+mod custom;
 mod defaults;
 mod go_json;
 mod kinds;
@@ -22,6 +23,7 @@ mod table;
 mod view;
 mod wire;
 
+pub use custom::{compare_versions, custom_resource};
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};

@@ -1,0 +1,328 @@
+//! What a write may not decide: upstream's `PrepareForCreate` and `PrepareForUpdate`.
+
+use serde_json::{Value, json};
+
+use crate::go_json;
+use crate::view::{flag, get, has, list, map_mut, remove, restore, set, strings, text};
+
+type Create = fn(&mut Value);
+type Update = fn(&mut Value, &Value);
+
+pub(super) fn of(group: &str, plural: &str) -> (Create, Update) {
+    match (group, plural) {
+        ("", "pods") => (create_pod, keep_status),
+        ("", "namespaces") => (create_namespace, update_namespace),
+        ("", "nodes") => (|_| {}, keep_status),
+        ("", "persistentvolumes") => (|v| reset_status(v, Some("Pending")), keep_status),
+        ("", "persistentvolumeclaims") => (create_claim, update_claim),
+        ("", "services") => (create_service, update_service),
+        (_, "jobs") => (create_job, keep_status),
+        (_, "certificatesigningrequests") => (create_signing_request, update_signing_request),
+        (_, "customresourcedefinitions") => (create_definition, keep_status),
+        (
+            _,
+            "replicationcontrollers"
+            | "resourcequotas"
+            | "apiservices"
+            | "daemonsets"
+            | "deployments"
+            | "replicasets"
+            | "statefulsets"
+            | "horizontalpodautoscalers"
+            | "cronjobs"
+            | "ingresses"
+            | "servicecidrs"
+            | "poddisruptionbudgets"
+            | "validatingadmissionpolicies"
+            | "resourceclaims"
+            | "flowschemas"
+            | "prioritylevelconfigurations",
+        ) => (|v| reset_status(v, None), keep_status),
+        (_, "volumeattachments") => (|v| reset_status(v, None), keep_status),
+        _ => (|_| {}, |_, _| {}),
+    }
+}
+
+/// The status of a new object is the zero value of its type, whatever the client sent.
+fn reset_status(v: &mut Value, phase: Option<&str>) {
+    remove(v, "status");
+    if let Some(phase) = phase {
+        set(v, "status.phase", phase);
+    }
+    go_json::canonicalise(v);
+}
+
+/// Status has its own subresource.
+fn keep_status(v: &mut Value, old: &Value) {
+    restore(v, old, "status");
+}
+
+fn create_pod(v: &mut Value) {
+    let class = quality_of_service(v);
+    set(v, "status", json!({"phase": "Pending", "qosClass": class}));
+    if !list(v, "spec.schedulingGates").is_empty() {
+        let condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        });
+        set(v, "status.conditions", json!([condition]));
+    }
+    go_json::canonicalise(v);
+}
+
+/// Guaranteed: every container has equal limits and requests for both cpu and memory.
+fn quality_of_service(pod: &Value) -> &'static str {
+    let containers = list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers"));
+    let (mut any, mut all_equal) = (false, true);
+    for container in containers {
+        for resource in ["cpu", "memory"] {
+            let limit = get(container, &format!("resources.limits.{resource}"));
+            let request = get(container, &format!("resources.requests.{resource}"));
+            any |= limit.is_some() || request.is_some();
+            all_equal &= limit.is_some() && limit == request;
+        }
+    }
+    match (any, all_equal) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// A namespace is held until its content is gone.
+fn create_namespace(v: &mut Value) {
+    set(v, "status", json!({"phase": "Active"}));
+    let mut finalizers = list(v, "spec.finalizers").to_vec();
+    if !finalizers.contains(&json!("kubernetes")) {
+        finalizers.push(json!("kubernetes"));
+    }
+    set(v, "spec.finalizers", finalizers);
+}
+
+fn update_namespace(v: &mut Value, old: &Value) {
+    restore(v, old, "spec.finalizers");
+    keep_status(v, old);
+    if let (Some(labels), name) = (map_mut(v, "metadata.labels"), text(old, "metadata.name")) {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    }
+}
+
+fn create_claim(v: &mut Value) {
+    set(v, "status", json!({"phase": "Pending"}));
+    same_data_source(v);
+}
+
+fn update_claim(v: &mut Value, old: &Value) {
+    keep_status(v, old);
+    same_data_source(v);
+}
+
+/// `dataSource` is the old name of `dataSourceRef`; whichever is set fills the other.
+fn same_data_source(v: &mut Value) {
+    match (get(v, "spec.dataSource").cloned(), get(v, "spec.dataSourceRef").cloned()) {
+        (Some(source), None) => set(v, "spec.dataSourceRef", source),
+        (None, Some(reference)) if !has(&reference, "namespace") => {
+            let is_known = matches!(
+                (text(&reference, "apiGroup"), text(&reference, "kind")),
+                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+            );
+            if is_known {
+                set(v, "spec.dataSource", reference);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn create_service(v: &mut Value) {
+    reset_status(v, None);
+    if text(v, "spec.type") == "ExternalName" {
+        return;
+    }
+    same_cluster_ips(v, None);
+}
+
+fn update_service(v: &mut Value, old: &Value) {
+    keep_status(v, old);
+    keep_allocated(v, old);
+    same_cluster_ips(v, Some(old));
+}
+
+/// A client that leaves out what was allocated does not mean to give it up, as long as the type still needs it.
+fn keep_allocated(v: &mut Value, old: &Value) {
+    let needs_ip = |s: &Value| matches!(text(s, "spec.type"), "ClusterIP" | "NodePort" | "LoadBalancer");
+    let needs_ports = |s: &Value| {
+        let allocates = get(s, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
+        text(s, "spec.type") == "NodePort" || (text(s, "spec.type") == "LoadBalancer" && allocates)
+    };
+    if needs_ip(v) && needs_ip(old) && text(v, "spec.clusterIP").is_empty() && strings(v, "spec.clusterIPs").is_empty()
+    {
+        restore(v, old, "spec.clusterIP");
+        restore(v, old, "spec.clusterIPs");
+    }
+    if needs_ip(v) && needs_ip(old) {
+        for field in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
+            if !has(v, field) {
+                restore(v, old, field);
+            }
+        }
+    }
+    if needs_ports(v) && needs_ports(old) {
+        keep_node_ports(v, old);
+    }
+}
+
+/// Ports are the same if protocol and number are.
+fn keep_node_ports(v: &mut Value, old: &Value) {
+    let key = |port: &Value| (text(port, "protocol").to_owned(), crate::view::number(port, "port"));
+    let mut used: Vec<i64> = list(v, "spec.ports").iter().map(|p| crate::view::number(p, "nodePort")).collect();
+    for port in crate::view::list_mut(v, "spec.ports") {
+        if has(port, "nodePort") {
+            continue;
+        }
+        let before = list(old, "spec.ports").iter().find(|p| key(p) == key(port) && has(p, "nodePort"));
+        let Some(node_port) = before.map(|p| crate::view::number(p, "nodePort")).filter(|n| !used.contains(n)) else {
+            continue;
+        };
+        used.push(node_port);
+        set(port, "nodePort", node_port);
+    }
+    if text(v, "spec.externalTrafficPolicy") == "Local" && text(v, "spec.type") == "LoadBalancer" {
+        let is_set = has(v, "spec.healthCheckNodePort");
+        if !is_set {
+            restore(v, old, "spec.healthCheckNodePort");
+        }
+    }
+}
+
+/// `clusterIP` is the first of `clusterIPs`; a client that knows only one of them sets both.
+fn same_cluster_ips(v: &mut Value, old: Option<&Value>) {
+    let ip = text(v, "spec.clusterIP").to_owned();
+    let ips: Vec<String> = strings(v, "spec.clusterIPs").into_iter().map(str::to_owned).collect();
+    let Some(old) = old else {
+        if !ip.is_empty() && ips.is_empty() {
+            set(v, "spec.clusterIPs", json!([ip]));
+        }
+        return;
+    };
+    let is_ip_changed = ip != text(old, "spec.clusterIP");
+    let are_ips_changed = ips != strings(old, "spec.clusterIPs");
+    if is_ip_changed && !are_ips_changed {
+        if ip.is_empty() {
+            remove(v, "spec.clusterIPs");
+        } else {
+            set(v, "spec.clusterIPs", json!([ip]));
+        }
+    } else if ip.is_empty() && is_ip_changed {
+        remove(v, "spec.clusterIPs");
+    } else if !ip.is_empty() && ips.is_empty() && text(old, "spec.clusterIP").is_empty() {
+        set(v, "spec.clusterIPs", json!([ip]));
+    }
+}
+
+/// Unless the user selects pods by hand, a job selects those labelled with its uid.
+fn create_job(v: &mut Value) {
+    let uid = text(v, "metadata.uid").to_owned();
+    if !flag(v, "spec.manualSelector") && !uid.is_empty() {
+        let name = text(v, "metadata.name").to_owned();
+        if let Some(labels) = map_mut(v, "spec.template.metadata.labels") {
+            for (key, value) in [
+                ("batch.kubernetes.io/controller-uid", &uid),
+                ("controller-uid", &uid),
+                ("batch.kubernetes.io/job-name", &name),
+                ("job-name", &name),
+            ] {
+                labels.insert(key.to_owned(), value.clone().into());
+            }
+        }
+        if let Some(selector) = map_mut(v, "spec.selector.matchLabels") {
+            selector.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| uid.into());
+        }
+    }
+    reset_status(v, None);
+}
+
+/// The API server fills in who asks.
+fn create_signing_request(v: &mut Value) {
+    for field in ["spec.username", "spec.uid", "spec.groups", "spec.extra"] {
+        remove(v, field);
+    }
+    reset_status(v, None);
+}
+
+fn update_signing_request(v: &mut Value, old: &Value) {
+    restore(v, old, "spec");
+    keep_status(v, old);
+}
+
+fn create_definition(v: &mut Value) {
+    remove(v, "status");
+    let stored = list(v, "spec.versions").iter().find(|version| flag(version, "storage"));
+    let stored: Vec<Value> = stored.map(|version| json!(text(version, "name"))).into_iter().collect();
+    go_json::canonicalise(v);
+    set(v, "status.storedVersions", stored);
+    set(v, "status.conditions", json!([]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_status_is_ignored() {
+        let (create, update) = of("apps", "deployments");
+        let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "status": {"replicas": 3}});
+        create(&mut object);
+        assert_eq!(object["status"], json!({}));
+        update(&mut object, &json!({"status": {"replicas": 5}}));
+        assert_eq!(object["status"], json!({"replicas": 5}));
+    }
+
+    #[test]
+    fn a_namespace_starts_active_and_held() {
+        let mut object = json!({"metadata": {"name": "a"}});
+        create_namespace(&mut object);
+        assert_eq!(object["spec"]["finalizers"], json!(["kubernetes"]));
+        assert_eq!(object["status"], json!({"phase": "Active"}));
+    }
+
+    #[test]
+    fn quality_of_service_follows_the_resources() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        for (resources, class) in [
+            (json!({}), "BestEffort"),
+            (json!({"requests": {"cpu": "1"}}), "Burstable"),
+            (json!({"requests": both, "limits": both}), "Guaranteed"),
+        ] {
+            assert_eq!(quality_of_service(&pod(resources)), class);
+        }
+    }
+
+    #[test]
+    fn allocated_addresses_survive_an_update_that_omits_them() {
+        let old = json!({"spec": {
+            "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30001}],
+        }});
+        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
+        update_service(&mut new, &old);
+        assert_eq!(new["spec"], old["spec"]);
+    }
+
+    #[test]
+    fn a_job_selects_its_own_pods() {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "uid": "u"}});
+        create_job(&mut job);
+        assert_eq!(job["spec"]["selector"]["matchLabels"], json!({"batch.kubernetes.io/controller-uid": "u"}));
+        assert_eq!(job["spec"]["template"]["metadata"]["labels"]["job-name"], "j");
+    }
+
+    #[test]
+    fn a_claims_two_data_sources_agree() {
+        let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        let mut claim = json!({"spec": {"dataSource": source}});
+        create_claim(&mut claim);
+        assert_eq!(claim["spec"]["dataSourceRef"], source);
+    }
+}

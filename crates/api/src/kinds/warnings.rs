@@ -1,0 +1,71 @@
+//! Texts for `Warning` headers: kinds that are kept faithfully while nothing in Croft acts on them yet.
+
+use serde_json::Value;
+
+use crate::view::{has, list, text};
+
+pub(super) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
+    match (group, plural) {
+        ("", "pods") => |_| idle("pods", "no container is started"),
+        ("", "replicationcontrollers") => |_| idle("replication controllers", "no pod is made"),
+        ("", "resourcequotas") => |_| idle("resource quotas", "nothing is limited"),
+        ("", "limitranges") => |_| idle("limit ranges", "nothing is limited"),
+        ("apps", "deployments") => |_| idle("deployments", "no pod is made"),
+        ("apps", "replicasets") => |_| idle("replica sets", "no pod is made"),
+        ("apps", "statefulsets") => |_| idle("stateful sets", "no pod is made"),
+        ("apps", "daemonsets") => |_| idle("daemon sets", "no pod is made"),
+        ("batch", "jobs") => |_| idle("jobs", "no pod is made"),
+        ("batch", "cronjobs") => |_| idle("cron jobs", "no job is made"),
+        ("autoscaling", "horizontalpodautoscalers") => |_| idle("autoscalers", "nothing is scaled"),
+        ("networking.k8s.io", "ingresses") => |_| idle("ingresses", "no traffic is routed"),
+        ("networking.k8s.io", "networkpolicies") => |_| idle("network policies", "no traffic is filtered"),
+        ("policy", "poddisruptionbudgets") => |_| idle("disruption budgets", "their status is not kept up to date"),
+        ("storage.k8s.io", "volumeattachments") => |_| idle("volume attachments", "no volume is attached"),
+        ("resource.k8s.io", "resourceclaims") => |_| idle("resource claims", "no device is allocated"),
+        ("apiregistration.k8s.io", "apiservices") => api_service,
+        ("flowcontrol.apiserver.k8s.io", _) => {
+            |_| idle("flow schemas and priority levels", "no request is queued by them")
+        }
+        ("", "services") => service,
+        _ => |_| Vec::new(),
+    }
+}
+
+fn idle(kinds: &str, consequence: &str) -> Vec<String> {
+    vec![format!("Croft stores {kinds} but does not act on them: {consequence}")]
+}
+
+fn api_service(object: &Value) -> Vec<String> {
+    if has(object, "spec.service") { idle("API services", "requests are not forwarded") } else { Vec::new() }
+}
+
+/// Upstream's own warnings: what a headless service cannot have.
+fn service(object: &Value) -> Vec<String> {
+    if text(object, "spec.clusterIP") != "None" {
+        return Vec::new();
+    }
+    let mut ignored = Vec::new();
+    if !text(object, "spec.loadBalancerIP").is_empty() {
+        ignored.push("spec.loadBalancerIP is ignored for headless services".to_owned());
+    }
+    if !list(object, "spec.externalIPs").is_empty() {
+        ignored.push("spec.externalIPs is ignored for headless services".to_owned());
+    }
+    if !matches!(text(object, "spec.sessionAffinity"), "" | "None") {
+        ignored.push("spec.SessionAffinity is ignored for headless services".to_owned());
+    }
+    ignored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_has_no_effect_says_so_once() {
+        let warnings = of("apps", "deployments")(&json!({}));
+        assert_eq!(warnings, ["Croft stores deployments but does not act on them: no pod is made"]);
+        assert!(of("", "configmaps")(&json!({})).is_empty());
+    }
+}
