@@ -12,6 +12,7 @@
 //! Only the API server uses this crate; everyone else talks to the API server.
 
 pub mod embedded;
+pub mod etcd;
 mod stats;
 mod txn;
 
@@ -24,6 +25,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 pub use embedded::{Embedded, EmbeddedOptions, Retention};
+pub use etcd::{Etcd, EtcdOptions};
 pub use stats::{Histogram, Stats};
 pub use txn::Limits;
 

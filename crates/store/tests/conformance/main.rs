@@ -2,6 +2,8 @@
 
 mod cases;
 mod engine;
+mod etcd_only;
+mod etcd_server;
 mod handover;
 
 /// Each case on each engine, in a store of its own.
@@ -11,6 +13,14 @@ macro_rules! suite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let engine = crate::engine::embedded();
+                crate::$module::$case(engine.store.clone()).await;
+            })*
+        }
+
+        mod etcd {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let engine = crate::engine::etcd().await;
                 crate::$module::$case(engine.store.clone()).await;
             })*
         }

@@ -1,0 +1,62 @@
+//! What etcd's answers mean to a caller of the store.
+
+use tonic::{Code, Status};
+
+use crate::Error;
+
+/// Everything that needs no further question to etcd.
+pub(super) fn error(status: &Status) -> Error {
+    let text = status.message();
+    let reason = || format!("etcd: {}", text.trim_start_matches("etcdserver: "));
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Error::Unavailable { reason: reason() },
+        Code::InvalidArgument if text.contains("too large") => Error::TooLarge { reason: reason() },
+        Code::ResourceExhausted if text.contains("larger than max") => Error::TooLarge { reason: reason() },
+        Code::ResourceExhausted if text.contains("space exceeded") => {
+            Error::ReadOnly { reason: format!("{}; compact and defragment it, then disarm its alarm", reason()) }
+        }
+        Code::DataLoss => Error::ReadOnly { reason: reason() },
+        Code::InvalidArgument
+            if ["too many operations", "duplicate key", "key is not provided"]
+                .iter()
+                .any(|part| text.contains(part)) =>
+        {
+            Error::Invalid { reason: reason() }
+        }
+        _ => Error::Engine { context: "etcd refused the request".to_owned(), source: Box::new(status.clone()) },
+    }
+}
+
+pub(super) fn is_compacted(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message().contains("compacted")
+}
+
+pub(super) fn is_future(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.message().contains("future")
+}
+
+pub(super) fn is_no_lease(status: &Status) -> bool {
+    status.code() == Code::NotFound && status.message().contains("lease")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn etcds_words_find_their_error() {
+        let cases = [
+            (Status::invalid_argument("etcdserver: request is too large"), "too large"),
+            (Status::resource_exhausted("grpc: received message larger than max (2 vs. 1)"), "too large"),
+            (Status::resource_exhausted("etcdserver: mvcc: database space exceeded"), "read-only"),
+            (Status::data_loss("etcdserver: corrupt cluster"), "read-only"),
+            (Status::invalid_argument("etcdserver: too many operations in txn request"), "invalid"),
+            (Status::unavailable("etcdserver: no leader"), "cannot be reached: etcd: no leader"),
+            (Status::permission_denied("etcdserver: permission denied"), "refused"),
+        ];
+        for (status, expected) in cases {
+            let text = error(&status).to_string();
+            assert!(text.contains(expected), "{status:?}: {text}");
+        }
+    }
+}
