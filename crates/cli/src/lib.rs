@@ -2,7 +2,8 @@
 //!
 //! - [`options`] are the flags of `croft server`, which are environment variables and keys of the configuration file
 //!   ([`config_file`]) as well; [`settings`] is what they amount to.
-//! - [`server`] starts the server, says so ([`ready`]), and ends it on a signal.
+//! - [`store`] opens what keeps the state; [`server`] starts the server on it, says so ([`ready`]), and ends it on a
+//!   signal.
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
@@ -25,6 +26,7 @@ pub mod options;
 mod ready;
 pub mod server;
 pub mod settings;
+mod store;
 mod token;
 mod version;
 

@@ -1,0 +1,64 @@
+//! Opens the store that the settings ask for.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
+
+use crate::settings::{EtcdSettings, StoreSettings};
+
+pub(crate) async fn open(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
+    match settings {
+        StoreSettings::Embedded => {
+            let dir = data_dir.to_owned();
+            // Reading the log of what was written last may take a while.
+            let opening = tokio::task::spawn_blocking(move || Embedded::open(&dir, EmbeddedOptions::default()));
+            let store = opening.await.context("the store's opening was cut short")?;
+            Ok(store.with_context(|| format!("cannot open the store in {}", data_dir.display()))?)
+        }
+        StoreSettings::Etcd(etcd) => {
+            let store = Etcd::connect(options(etcd)).await;
+            Ok(store.with_context(|| format!("cannot use etcd at {}", etcd.endpoints.join(", ")))?)
+        }
+    }
+}
+
+fn options(settings: &EtcdSettings) -> EtcdOptions {
+    let client = settings.client.as_ref();
+    let login = settings.login.as_ref();
+    EtcdOptions {
+        endpoints: settings.endpoints.clone(),
+        ca: settings.ca_file.clone(),
+        cert: client.map(|client| client.cert_file.clone()),
+        key: client.map(|client| client.key_file.clone()),
+        username: login.map(|login| login.username.clone()),
+        password: login.map(|login| login.password.reveal().to_owned()),
+        ..EtcdOptions::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn embedded_store_is_in_the_data_directory_and_for_one_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&StoreSettings::Embedded, dir.path()).await.unwrap();
+        store.revision().await.unwrap();
+        assert!(dir.path().join("store.db").exists());
+        let err = format!("{:#}", open(&StoreSettings::Embedded, dir.path()).await.map(|_| ()).unwrap_err());
+        assert!(err.starts_with("cannot open the store in "), "{err}");
+        store.close().await.unwrap();
+        open(&StoreSettings::Embedded, dir.path()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn absent_etcd_is_named() {
+        let settings = EtcdSettings { endpoints: vec!["http://127.0.0.1:1".to_owned()], ..EtcdSettings::default() };
+        let dir = tempfile::tempdir().unwrap();
+        let err = open(&StoreSettings::Etcd(settings), dir.path()).await.map(|_| ()).unwrap_err();
+        assert!(format!("{err:#}").starts_with("cannot use etcd at http://127.0.0.1:1: "), "{err:#}");
+    }
+}
