@@ -126,8 +126,11 @@ fn spawn(binary: &Path, dir: &Path, listen: &str, etcd: Option<&Etcd>, extra: &[
 
 async fn wait_ready(process: &mut Process, dir: &Path) -> Result<Endpoint> {
     let kubeconfig = dir.join("kubeconfig");
-    eventually_within(patience(), async || {
-        process.check_running()?;
+    let answered = eventually_within(patience(), async || {
+        // A server that has ended will not become ready: that is an outcome, not a reason to go on waiting.
+        if let Err(ended) = process.check_running() {
+            return Ok(Err(ended));
+        }
         let endpoint = Endpoint::from_kubeconfig(&kubeconfig)?;
         let client = endpoint.client()?;
         let ready = client.get("/readyz").await?;
@@ -135,8 +138,7 @@ async fn wait_ready(process: &mut Process, dir: &Path) -> Result<Endpoint> {
             bail!("/readyz answers {}: {}", ready.status, ready.text());
         }
         client.get("/api/v1/namespaces").await?.ok()?;
-        Ok(endpoint)
-    })
-    .await
-    .with_context(|| format!("croft is not ready; its log ends:\n{}", process.log_tail(40)))
+        Ok(Ok(endpoint))
+    });
+    answered.await.flatten().with_context(|| format!("croft is not ready; its log ends:\n{}", process.log_tail(40)))
 }

@@ -108,8 +108,9 @@ impl Endpoint {
         }
         // Named explicitly: a test binary may have more than one provider compiled in through its dependencies.
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder =
-            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?.with_root_certificates(roots);
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
         let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
         let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())?;

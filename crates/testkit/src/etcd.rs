@@ -1,5 +1,6 @@
 //! Debian's etcd in a temporary directory.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -19,16 +20,25 @@ pub struct Etcd {
 impl Etcd {
     /// etcd over plain HTTP on the loopback.
     pub async fn start() -> Result<Self> {
-        Self::launch(None).await
+        Self::launch(Self::program()?, None).await
+    }
+
+    /// The etcd for the reference server, which uses more of etcd than Debian's offers (`KUBE_ETCD` names another).
+    pub(crate) async fn start_for_reference() -> Result<Self> {
+        let named = std::env::var_os("KUBE_ETCD").filter(|v| !v.is_empty()).map(PathBuf::from);
+        Self::launch(named.map_or_else(Self::program, Ok)?, None).await
     }
 
     /// etcd over TLS with a certificate of `authority`; clients need no certificate.
     pub async fn start_tls(authority: &Authority) -> Result<Self> {
-        Self::launch(Some(authority.server()?)).await
+        Self::launch(Self::program()?, Some(authority.server()?)).await
     }
 
-    async fn launch(tls: Option<Identity>) -> Result<Self> {
-        let program = find_program("etcd").context("etcd is not installed (Debian: etcd-server)")?;
+    fn program() -> Result<PathBuf> {
+        find_program("etcd").context("etcd is not installed (Debian: etcd-server)")
+    }
+
+    async fn launch(program: PathBuf, tls: Option<Identity>) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("croft-etcd-").tempdir()?;
         let (client, peer) = (free_port()?, free_port()?);
         let scheme = if tls.is_some() { "https" } else { "http" };

@@ -35,7 +35,7 @@ impl KubeApiserver {
         let authority = Authority::new("reference")?;
         write_pki(dir.path(), &authority)?;
         let start = Instant::now();
-        let etcd = Etcd::start().await?;
+        let etcd = Etcd::start_for_reference().await?;
         let port = free_port()?;
         let mut process = spawn_apiserver(&program, dir.path(), port, &etcd)?;
         let kubeconfig = dir.path().join("kubeconfig");
@@ -74,11 +74,12 @@ fn controller_manager(apiserver: &Path) -> Option<PathBuf> {
 
 fn write_pki(dir: &Path, authority: &Authority) -> Result<()> {
     let server = authority.server()?;
-    // Service account tokens need a key pair of their own; the certificate around it is not used.
+    // Service account tokens need a key pair of their own, given to the server as a certificate.
     let accounts = authority.client("service-accounts", &[])?;
     std::fs::write(dir.join("ca.crt"), authority.cert_pem())?;
     std::fs::write(dir.join("server.crt"), server.cert_pem)?;
     std::fs::write(dir.join("server.key"), server.key_pem)?;
+    std::fs::write(dir.join("accounts.crt"), accounts.cert_pem)?;
     std::fs::write(dir.join("accounts.key"), accounts.key_pem)?;
     Ok(())
 }
@@ -88,7 +89,12 @@ fn spawn_apiserver(program: &Path, dir: &Path, port: u16, etcd: &Etcd) -> Result
     command
         .args(["--etcd-servers", &etcd.url, "--bind-address", "127.0.0.1"])
         .args(["--secure-port", &port.to_string(), "--authorization-mode", "RBAC"])
-        .args(["--service-cluster-ip-range", "10.53.0.0/16", "--service-account-issuer", "https://kubernetes.default.svc"])
+        .args([
+            "--service-cluster-ip-range",
+            "10.53.0.0/16",
+            "--service-account-issuer",
+            "https://kubernetes.default.svc",
+        ])
         .args(["--api-audiences", "https://kubernetes.default.svc"])
         // Pods are only stored here, as in Croft: nothing mounts a service account into them.
         .args(["--disable-admission-plugins", "ServiceAccount"])
@@ -99,7 +105,7 @@ fn spawn_apiserver(program: &Path, dir: &Path, port: u16, etcd: &Etcd) -> Result
         .arg("--tls-private-key-file")
         .arg(dir.join("server.key"))
         .arg("--service-account-key-file")
-        .arg(dir.join("accounts.key"))
+        .arg(dir.join("accounts.crt"))
         .arg("--service-account-signing-key-file")
         .arg(dir.join("accounts.key"))
         .arg("--cert-dir")
@@ -129,15 +135,20 @@ async fn wait_ready(process: &mut Process, endpoint: &Endpoint) -> Result<()> {
     // It needs seconds where Croft needs a fraction of one, and much longer on a busy machine.
     let limit = patience().max(Duration::from_secs(120));
     let client = endpoint.client()?;
-    eventually_within(limit, async || {
-        process.check_running()?;
+    let answered = eventually_within(limit, async || {
+        // A server that has ended will not become ready: that is an outcome, not a reason to go on waiting.
+        if let Err(ended) = process.check_running() {
+            return Ok(Err(ended));
+        }
         let ready = client.get("/readyz").await?;
         if ready.status != 200 {
             bail!("/readyz answers {}: {}", ready.status, ready.text());
         }
         client.get("/api/v1/namespaces/default").await?.ok()?;
-        Ok(())
-    })
-    .await
-    .with_context(|| format!("kube-apiserver is not ready; its log ends:\n{}", process.log_tail(40)))
+        Ok(Ok(()))
+    });
+    answered
+        .await
+        .flatten()
+        .with_context(|| format!("kube-apiserver is not ready; its log ends:\n{}", process.log_tail(40)))
 }

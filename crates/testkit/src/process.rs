@@ -146,7 +146,8 @@ mod tests {
 
     #[test]
     fn terminate_reports_a_program_that_ignores_it() {
-        let (mut process, dir) = shell(&"trap '' TERM; : > ready; while :; do sleep 0.01; done".replace("ready", "\"$0\""));
+        let (mut process, dir) =
+            shell(&"trap '' TERM; : > ready; while :; do sleep 0.01; done".replace("ready", "\"$0\""));
         drop(dir);
         let _ = process.terminate(Duration::from_millis(50));
         assert!(process.check_running().is_err(), "killed in the end");

@@ -1,0 +1,70 @@
+//! The differences that we know of and have explained (`docs/compatibility.md` says them in words).
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::{Difference, corpus_dir};
+
+/// `tests/corpus/known-differences.yaml`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(transparent)]
+pub struct KnownDifferences {
+    entries: Vec<Known>,
+}
+
+/// One explained difference. In all three patterns `*` stands for any text.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    scenario: String,
+    #[serde(default = "any")]
+    step: String,
+    #[serde(default = "any")]
+    at: String,
+    /// Why Croft answers otherwise. Not used by the code: an entry without a reason does not load.
+    #[expect(dead_code, reason = "required of whoever adds an entry")]
+    why: String,
+}
+
+fn any() -> String {
+    "*".to_owned()
+}
+
+impl KnownDifferences {
+    pub fn load() -> Result<Self> {
+        let path = corpus_dir().join("known-differences.yaml");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{path:?}"))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("{path:?}"))
+    }
+
+    pub fn explains(&self, scenario: &str, step: &str, difference: &Difference) -> bool {
+        let matches = |known: &Known| {
+            glob(&known.scenario, scenario) && glob(&known.step, step) && glob(&known.at, &difference.at)
+        };
+        self.entries.iter().any(matches)
+    }
+}
+
+/// Shell-like matching with `*` only.
+fn glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, tail)) => text
+            .strip_prefix(head)
+            .is_some_and(|rest| (0..=rest.len()).filter(|i| rest.is_char_boundary(*i)).any(|i| glob(tail, &rest[i..]))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_match_any_text() {
+        for (pattern, text, wanted) in
+            [("*", "", true), ("a*c", "abbc", true), ("a*c", "abb", false), ("abc", "abc", true), ("*b*", "abc", true)]
+        {
+            assert_eq!(glob(pattern, text), wanted, "{pattern} {text}");
+        }
+    }
+}
