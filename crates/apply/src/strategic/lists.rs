@@ -1,0 +1,225 @@
+//! Lists of a strategic merge patch: merging by key or by value, deletion, and order.
+
+use std::mem::discriminant;
+
+use serde_json::{Map, Value};
+
+use super::{ELEMENT_ORDER, Field, PATCH, bad_type, merge_maps, unknown_patch_type, without_directives};
+use crate::error::PatchError;
+use crate::go_format;
+
+/// `$deleteFromPrimitiveList`: the list without these values.
+pub(super) fn delete(original: Vec<Value>, unwanted: &[Value]) -> Result<Vec<Value>, PatchError> {
+    if !original.is_empty() || !unwanted.is_empty() {
+        check_one_type(&original, unwanted)?;
+    }
+    Ok(original.into_iter().filter(|item| !unwanted.contains(item)).collect())
+}
+
+/// Merges a list of the patch into one of the document, by its declared strategy.
+pub(super) fn merge(list: Field<'_>, original: Vec<Value>, patch: Vec<Value>) -> Result<Vec<Value>, PatchError> {
+    if !list.merges() {
+        return Ok(patch);
+    }
+    if original.is_empty() && patch.is_empty() {
+        return Ok(original);
+    }
+    let of_maps = check_one_type(&original, &patch)?;
+    if !of_maps {
+        let merged = unique(&original, &patch);
+        return arrange(merged, &patch, &original, None);
+    }
+    let Some(key) = list.merge_key() else {
+        return Err(PatchError::Failed("cannot merge lists without merge key for struct".to_owned()));
+    };
+    let (original, patch) = run_directives(original, patch, key)?;
+    let merged = merge_items(list, original.clone(), &patch, key)?;
+    arrange(merged, &patch, &original, Some(key))
+}
+
+/// Merges a list whose order the patch gives. `None`: there is no such list anywhere.
+pub(super) fn merge_in_order(
+    list: Field<'_>,
+    original: Option<Vec<Value>>,
+    patch: Option<Vec<Value>>,
+    order: &[Value],
+) -> Result<Option<Vec<Value>>, PatchError> {
+    let key = list.merge_key();
+    check_order(patch.as_deref().unwrap_or_default(), order, key)?;
+    let live = original.clone().unwrap_or_default();
+    let changes = patch.clone().unwrap_or_default();
+    let merged = match (original, patch) {
+        (None, None) => return Ok(None),
+        (Some(original), None) => original,
+        (None, Some(patch)) => patch.into_iter().filter_map(without_directives).collect(),
+        (Some(original), Some(patch)) => merge(list, original, patch)?,
+    };
+    check_one_type(&live, &changes)?;
+    arrange(merged, order, &live, key).map(Some)
+}
+
+/// The relative order of the patch's items must be that of the order list, which must name them all.
+fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), PatchError> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut items = Vec::with_capacity(patch.len());
+    for item in patch {
+        if key.is_none() {
+            items.push(item);
+            continue;
+        }
+        let map = as_map(item)?;
+        if map.get(PATCH).and_then(Value::as_str) != Some("delete") {
+            items.push(item);
+        }
+    }
+    let (mut item, mut place) = (0, 0);
+    while item < items.len() && place < order.len() {
+        if items[item].get(PATCH).is_some() {
+            item += 1;
+            continue;
+        }
+        let same = match key {
+            None => items[item] == &order[place],
+            Some(key) => key_of(items[item], key)? == key_of(&order[place], key)?,
+        };
+        if same {
+            item += 1;
+        }
+        place += 1;
+    }
+    if item < items.len() && place >= order.len() {
+        let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
+        return Err(PatchError::Failed(format!(
+            "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
+            go_format::plain(&patch),
+            go_format::plain(&order)
+        )));
+    }
+    Ok(())
+}
+
+fn as_map(item: &Value) -> Result<&Map<String, Value>, PatchError> {
+    item.as_object().ok_or_else(|| bad_type("map[string]interface {}", item))
+}
+
+fn key_of<'v>(item: &'v Value, key: &str) -> Result<&'v Value, PatchError> {
+    as_map(item)?.get(key).ok_or_else(|| no_merge_key(item, key))
+}
+
+fn no_merge_key(item: &Value, key: &str) -> PatchError {
+    PatchError::Failed(format!("map: {} does not contain declared merge key: {key}", go_format::plain(item)))
+}
+
+/// All items must be of one type; says whether that is objects.
+fn check_one_type(original: &[Value], patch: &[Value]) -> Result<bool, PatchError> {
+    let mut items = original.iter().chain(patch);
+    let Some(first) = items.next() else {
+        return Err(PatchError::Failed("no elements in any of the given slices".to_owned()));
+    };
+    if first.is_array() {
+        return Err(PatchError::Rejected("lists of lists are not supported".to_owned()));
+    }
+    let same = |item: &Value| {
+        discriminant(item) == discriminant(first) && go_format::type_name(item) == go_format::type_name(first)
+    };
+    if items.all(same) {
+        return Ok(first.is_object());
+    }
+    let lists = Value::Array(vec![Value::Array(original.to_vec()), Value::Array(patch.to_vec())]);
+    Err(PatchError::Failed(format!("list element types are not identical: {}", go_format::plain(&lists))))
+}
+
+/// The values of both lists, each once.
+fn unique(original: &[Value], patch: &[Value]) -> Vec<Value> {
+    let mut out: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
+    for item in original.iter().chain(patch) {
+        if !out.contains(item) {
+            out.push(item.clone());
+        }
+    }
+    out
+}
+
+/// Runs the `$patch` items of a list; gives the original and the patch without them.
+fn run_directives(
+    mut original: Vec<Value>,
+    patch: Vec<Value>,
+    key: &str,
+) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
+    let mut rest = Vec::with_capacity(patch.len());
+    let mut replace = false;
+    for item in patch {
+        let map = as_map(&item)?;
+        let Some(directive) = map.get(PATCH) else {
+            rest.push(item);
+            continue;
+        };
+        match directive.as_str() {
+            Some("delete") => {
+                let unwanted = key_of(&item, key)?;
+                original.retain(|o| o.get(key) != Some(unwanted));
+            }
+            Some("replace") => replace = true,
+            Some("merge") => {
+                return Err(PatchError::Failed("merging lists cannot yet be specified in the patch".to_owned()));
+            }
+            _ => return Err(unknown_patch_type(directive, map)),
+        }
+    }
+    Ok(if replace { (rest, Vec::new()) } else { (original, rest) })
+}
+
+fn merge_items(
+    list: Field<'_>,
+    mut original: Vec<Value>,
+    patch: &[Value],
+    key: &str,
+) -> Result<Vec<Value>, PatchError> {
+    for item in patch {
+        let wanted = key_of(item, key)?;
+        let existing = original.iter_mut().find(|o| o.get(key) == Some(wanted));
+        match (existing, item) {
+            (Some(Value::Object(old)), Value::Object(new)) => {
+                *old = merge_maps(list.items(), std::mem::take(old), new.clone())?;
+            }
+            _ => original.push(item.clone()),
+        }
+    }
+    Ok(original)
+}
+
+/// Orders a merged list: the items of `order` as there, the others between them as in the live list.
+fn arrange(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&str>) -> Result<Vec<Value>, PatchError> {
+    if let Some(key) = key {
+        for item in merged.iter().chain(order).chain(live) {
+            key_of(item, key)?;
+        }
+    }
+    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or(Value::Null));
+    let order: Vec<Value> = order.iter().map(id).collect();
+    let live: Vec<Value> = live.iter().map(id).collect();
+    let place = |list: &[Value], item: &Value| {
+        let id = id(item);
+        list.iter().position(|other| *other == id)
+    };
+    let (mut ordered, mut others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|item| place(&order, item).is_some());
+    ordered.sort_by_key(|item| place(&order, item));
+    others.sort_by_key(|item| place(&live, item).unwrap_or(usize::MAX));
+
+    // Each of the others goes before the first ordered item that it was before in the live list.
+    let mut out = Vec::with_capacity(ordered.len() + others.len());
+    let mut others = others.into_iter().peekable();
+    for item in ordered {
+        let at = place(&live, &item);
+        while let Some(other) = others.next_if(|other| matches!((place(&live, other), at), (Some(o), Some(i)) if o < i))
+        {
+            out.push(other);
+        }
+        out.push(item);
+    }
+    out.extend(others);
+    Ok(out)
+}
