@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use croft_meta::Gvk;
-use croft_schema::{Schema, SchemaError, Type};
+use croft_meta::{FieldPath, Gvk};
+use croft_schema::{CelRules, Schema, SchemaError, Type};
 use serde_json::Value;
 
 use crate::kinds;
@@ -81,8 +81,12 @@ fn served_version(group: &str, kind: &str, version: &Value) -> Result<Version, S
     });
     let selectable_fields =
         list(version, "selectableFields").iter().map(|field| without_dot(text(field, "jsonPath"))).collect();
+    let schema = schema(get(version, "schema.openAPIV3Schema"))?;
+    // Rules that do not compile are refused when the definition is written.
+    let rules = CelRules::compile(&schema, &FieldPath::root()).ok().filter(|rules| !rules.is_empty());
     Ok(Version {
-        schema: Arc::new(schema(get(version, "schema.openAPIV3Schema"))?),
+        schema: Arc::new(schema),
+        rules: rules.map(Arc::new),
         columns: columns(version),
         subresources,
         scale,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use croft_meta::{FieldErrors, Gvk, Gvr};
-use croft_schema::Schema;
+use croft_schema::{CelRules, Schema};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Subresource {
 pub struct Version {
     pub name: String,
     pub schema: Arc<Schema>,
+    /// The compiled CEL rules of a custom resource's schema; `None` if it has none.
+    pub rules: Option<Arc<CelRules>>,
     pub columns: Vec<Column>,
     pub subresources: Vec<Subresource>,
     pub scale: Option<Scale>,

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 mod collection;
 mod object;
 
-pub(crate) use collection::{Change, Collection, Cursor, CursorError};
+pub(crate) use collection::{Change, Collection, Cursor};
 pub(crate) use object::Object;
 
 /// Every key of the API starts with this.

@@ -1,14 +1,45 @@
 //! A Kubernetes API server that real clients cannot tell from kube-apiserver for what they use.
 //!
-//! A request flows: [`serve`] (TLS) → [`pipeline`] (who, may they, what) → one of the `verbs`, the
-//! same for every kind, driven by the resource table of `croft-api` → the store; and back as bytes.
-//! Reads come from [`cache`], which follows the store. Invariants:
+//! A request flows: `serve` (TLS) → `pipeline` (who, may they, what) → one of the `verbs`, the same
+//! for every kind, driven by the resource table of `croft-api` → `write` → the store; and back as
+//! bytes. Reads come from `cache`, which follows the store. Invariants:
 //! - every failure is a `metav1.Status`;
 //! - a write is durable before it is acknowledged;
-//! - no verb knows a kind by name: what a kind does is in its row (`croft_api::Behaviour`).
+//! - no verb knows a kind by name: what a kind does is in its row (`croft_api::Behaviour`), what needs
+//!   other objects is in `admission`.
+//!
+//! Start reading at [`start`], then `pipeline`.
 
+mod admission;
+mod answer;
+mod auth;
+mod bootstrap;
 mod cache;
+mod call;
 mod catalog;
+mod crd;
+mod decode;
+mod discovery;
 mod encoding;
+mod list_body;
+mod local;
+mod metrics;
+mod negotiate;
+mod openapi;
+mod options;
+mod paths;
+mod pipeline;
+mod prepare;
 mod request;
+mod serve;
+mod server;
+mod services;
+mod subresources;
+mod table;
 mod user;
+mod verbs;
+mod write;
+
+pub use answer::{Body, BoxError};
+pub use local::LocalService;
+pub use server::{Config, Listen, Running, StartError, start};

@@ -103,13 +103,20 @@ impl Collection {
     }
 
     /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees.
-    pub(crate) fn scan(&self, namespace: &str, after: Option<&str>, mut take: impl FnMut(&Arc<Object>) -> bool) {
+    /// Returns when the collection, as it was seen, had last changed.
+    pub(crate) fn scan(
+        &self,
+        namespace: &str,
+        after: Option<&str>,
+        mut take: impl FnMut(&Arc<Object>) -> bool,
+    ) -> Revision {
         let state = self.state.read();
         for object in state.range(namespace, after) {
             if !take(object) {
-                return;
+                break;
             }
         }
+        state.changed_at
     }
 
     /// All objects of a namespace, or of all.

@@ -20,12 +20,12 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(id: &str, stored: &[u8], revision: Revision) -> Self {
+    pub(crate) fn new(id: &str, stored: &[u8], revision: Revision) -> Self {
         Self { bytes: encoding::to_served(stored, revision), revision, id: id.into(), labels: read_labels(stored) }
     }
 
     /// The last state of a deleted object, at the revision of its deletion.
-    pub(super) fn deleted(&self, revision: Revision) -> Self {
+    pub(crate) fn deleted(&self, revision: Revision) -> Self {
         Self {
             bytes: encoding::with_revision(&self.bytes, revision),
             revision,

@@ -1,0 +1,141 @@
+//! What must hold between objects: the rules that a kind's row cannot state because they need others' state.
+
+use croft_meta::status::{Cause, Details};
+use croft_meta::{ApiError, object};
+use serde_json::{Value, json};
+
+use crate::call::{Call, Target};
+use crate::{crd, services};
+
+/// The namespaces that cannot be deleted.
+const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+fn is_kind(target: &Target, group: &str, plural: &str) -> bool {
+    target.group() == group && target.plural() == plural
+}
+
+/// Before a new object is prepared and validated.
+pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    namespace_accepts(call, target, object).await?;
+    if target.served.resource.is_custom {
+        crd::accepts_instances(call, target)?;
+    }
+    match (target.group(), target.plural()) {
+        ("", "secrets") => call.server.auth.tokens.fill_token_secret(object)?,
+        ("", "services") => services::allocate(call, object)?,
+        ("", "persistentvolumeclaims") => default_storage_class(call, object),
+        ("rbac.authorization.k8s.io", _) => {
+            call.server.auth.rbac.check_escalation(&call.user, &call.info, object, None)?
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Before a changed object is prepared and validated.
+pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    match (target.group(), target.plural()) {
+        ("", "services") if target.subresource.is_empty() => services::keep_allocated(new, old),
+        ("rbac.authorization.k8s.io", _) => {
+            call.server.auth.rbac.check_escalation(&call.user, &call.info, new, Some(old))?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Once an object is prepared, just before it is validated and stored: what the server itself knows about it.
+pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") && target.subresource.is_empty() {
+        crd::complete(call, target, new, old)?;
+    }
+    Ok(())
+}
+
+/// After the object is stored. Nothing here can fail the request any more.
+pub(crate) async fn after_write(call: &Call, target: &Target) {
+    if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") {
+        // The new kind is served before its creation is acknowledged.
+        call.server.catalog_caught_up().await;
+    }
+}
+
+pub(crate) fn admit_delete(_call: &Call, target: &Target) -> Result<(), ApiError> {
+    if is_kind(target, "", "namespaces") && PROTECTED_NAMESPACES.contains(&target.name.as_str()) {
+        return Err(ApiError::forbidden("", "namespaces", &target.name, "this namespace may not be deleted"));
+    }
+    Ok(())
+}
+
+/// New objects need a namespace that exists and is not on its way out.
+async fn namespace_accepts(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
+    if target.namespace.is_empty() {
+        return Ok(());
+    }
+    let namespaces = call.server.cache.collection("core/namespaces");
+    let mut found = namespaces.get(&target.namespace);
+    if found.is_none() {
+        call.server.cache.fresh().await?;
+        found = namespaces.get(&target.namespace);
+    }
+    let Some(namespace) = found else { return Err(ApiError::not_found("", "namespaces", &target.namespace)) };
+    // Whether it is being deleted is in the first bytes of its metadata; a parse is needed only if so.
+    if memchr::memmem::find(&namespace.bytes, b"\"deletionTimestamp\"").is_none()
+        || object::deletion_timestamp(&namespace.json()).is_none()
+    {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {} because it is being terminated", target.namespace);
+    let cause = Cause {
+        reason: "NamespaceTerminating".to_owned(),
+        message: format!("namespace {} is being terminated", target.namespace),
+        field: "metadata.namespace".to_owned(),
+    };
+    let name = object::name(object);
+    Err(ApiError::forbidden(target.group(), target.plural(), name, why).with_details(Details {
+        name: name.to_owned(),
+        group: target.group().to_owned(),
+        kind: target.plural().to_owned(),
+        causes: vec![cause],
+        ..Details::default()
+    }))
+}
+
+/// A namespace stays until its `spec.finalizers` are gone: the content goes first.
+pub(crate) fn namespace_holds(target: &Target, object: &Value) -> bool {
+    is_kind(target, "", "namespaces")
+        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
+}
+
+pub(crate) fn mark_terminating(target: &Target, object: &mut Value) {
+    if is_kind(target, "", "namespaces") {
+        object["status"]["phase"] = json!("Terminating");
+    }
+    if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") {
+        crd::mark_terminating(object);
+    }
+}
+
+/// A claim that names no class gets the default one, if there is one.
+fn default_storage_class(call: &Call, object: &mut Value) {
+    const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+    let spec = object.get("spec");
+    let names_class = spec.and_then(|s| s.get("storageClassName")).is_some_and(|c| !c.is_null());
+    let legacy = object::annotation(object, "volume.beta.kubernetes.io/storage-class").is_some();
+    if names_class || legacy || spec.is_none() {
+        return;
+    }
+    let classes = call.server.cache.collection("storage.k8s.io/storageclasses").list("");
+    // Several defaults: the youngest one, as upstream.
+    let youngest = classes
+        .iter()
+        .map(|class| class.json())
+        .filter(|class| object::annotation(class, DEFAULT) == Some("true"))
+        .max_by(|a, b| {
+            let created = |c: &Value| c.pointer("/metadata/creationTimestamp").cloned().unwrap_or_default().to_string();
+            created(a).cmp(&created(b)).then_with(|| object::name(b).cmp(object::name(a)))
+        });
+    if let Some(class) = youngest {
+        object["spec"]["storageClassName"] = json!(object::name(&class));
+    }
+}

@@ -1,0 +1,135 @@
+//! Building HTTP answers.
+
+use std::io::Write;
+
+use bytes::{Bytes, BytesMut};
+use croft_meta::ApiError;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of every answer, and of every request that reaches the pipeline.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) type Answer = Response<Body>;
+
+/// Answers below this size are not worth compressing; upstream's threshold.
+const GZIP_FROM: usize = 128 << 10;
+
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+pub(crate) fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(full(body));
+    *answer.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = answer.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(content_type) {
+        headers.insert(CONTENT_TYPE, value);
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    answer
+}
+
+pub(crate) fn json(code: u16, value: &Value) -> Answer {
+    let mut body = serde_json::to_vec(value).unwrap_or_default();
+    body.push(b'\n');
+    bytes(code, "application/json", body)
+}
+
+pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Answer {
+    bytes(code, "text/plain; charset=utf-8", body)
+}
+
+/// A failure, as `metav1.Status`.
+pub(crate) fn failure(error: &ApiError) -> Answer {
+    let mut answer = json(error.code(), &error.to_status());
+    let retry_after = error.details().map_or(0, |d| d.retry_after_seconds);
+    if retry_after > 0 {
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
+    }
+    if error.code() == 401 {
+        answer
+            .headers_mut()
+            .insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"kubernetes-master\""));
+    }
+    answer
+}
+
+/// Adds `Warning: 299 - "text"` for each text.
+pub(crate) fn add_warnings(answer: &mut Answer, warnings: &[String]) {
+    for text in warnings {
+        // Quotes and backslashes are escaped, control characters cannot stand in a header.
+        let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let quoted = clean.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            answer.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+}
+
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(ACCEPT_ENCODING)
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .any(|coding| coding.trim().split(';').next() == Some("gzip"))
+}
+
+/// A large JSON answer, compressed when the client can read that.
+pub(crate) async fn large(request_headers: &HeaderMap, content_type: &str, body: Bytes) -> Answer {
+    if body.len() < GZIP_FROM || !accepts_gzip(request_headers) {
+        return bytes(200, content_type, body);
+    }
+    let plain = body.clone();
+    // Compression takes longer than a worker may be blocked.
+    let packed = tokio::task::spawn_blocking(move || gzip(&plain)).await.unwrap_or_default();
+    if packed.is_empty() {
+        return bytes(200, content_type, body);
+    }
+    let mut answer = bytes(200, content_type, packed);
+    answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer.headers_mut().insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    answer
+}
+
+pub(crate) fn gzip(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::new(1));
+    // Writing to memory does not fail; an empty result makes the caller send the plain bytes.
+    match encoder.write_all(plain).and_then(|()| encoder.finish()) {
+        Ok(packed) => packed,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Reads a request body, up to `limit` bytes.
+pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ApiError::bad_request(format!("the request body could not be read: {e}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
+        if so_far + data.len() > limit {
+            return Err(ApiError::too_large(format!("Request entity too large: limit is {limit}")));
+        }
+        if first.is_none() {
+            first = Some(data);
+        } else {
+            rest.extend_from_slice(&data);
+        }
+    }
+    let first = first.unwrap_or_default();
+    if rest.is_empty() {
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
+    whole.extend_from_slice(&first);
+    whole.extend_from_slice(&rest);
+    Ok(whole.freeze())
+}

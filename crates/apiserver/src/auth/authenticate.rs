@@ -1,0 +1,252 @@
+//! Who sent a request: by client certificate, bearer token or password; anonymous without any.
+//!
+//! As upstream's union of authenticators, each kind of credentials is tried in turn and the first that is right
+//! counts. Credentials that are wrong do not make a caller anonymous: if nothing else is right, the answer is 401.
+
+mod accounts;
+mod bearer;
+mod memo;
+mod passwords;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
+use croft_meta::{ApiError, Chain};
+use croft_pki::{BearerToken, Ca, ClientCertError, TokenError, TokenSigner, VerifiedToken, service_account::ISSUER};
+use http::{HeaderMap, header};
+use jiff::Timestamp;
+use rustls::pki_types::CertificateDer;
+
+use self::accounts::Accounts;
+use self::bearer::BearerTokens;
+use self::memo::Memo;
+use self::passwords::{LoginError, Passwords};
+use super::rule::go_strings;
+use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
+use crate::cache::Cache;
+use crate::user::UserInfo;
+
+/// Where the Secrets of users and their tokens are.
+const USERS_NAMESPACE: &str = "kube-system";
+/// `extra` of whoever used a credential that has a name.
+const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+/// A WebSocket client in a browser cannot set headers; it passes its token as a subprotocol.
+const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+const INVALID_TOKEN: &str = "invalid bearer token";
+
+/// How long a checked signature need not be checked again; what it is bound to is looked up every time.
+const SIGNATURE_TTL: Duration = Duration::from_secs(10);
+
+/// A token's owner and the audiences, of those asked for, that it is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identified {
+    pub(crate) user: UserInfo,
+    pub(crate) audiences: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Authenticator {
+    ca: Arc<Ca>,
+    signer: Arc<TokenSigner>,
+    accounts: Accounts,
+    bearer_tokens: BearerTokens,
+    passwords: Passwords,
+    certificates: Memo<UserInfo>,
+    signatures: Memo<VerifiedToken>,
+}
+
+impl Authenticator {
+    pub(crate) fn new(cache: &Cache, ca: Arc<Ca>, signer: Arc<TokenSigner>) -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            ca,
+            signer,
+            accounts: Accounts::new(cache)?,
+            bearer_tokens: BearerTokens::new(cache),
+            passwords: Passwords::new(cache)?,
+            certificates: Memo::new(SIGNATURE_TTL)?,
+            signatures: Memo::new(SIGNATURE_TTL)?,
+        })
+    }
+
+    /// `client_certs` is the chain of the TLS connection as the client sent it, checked by nobody so far.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        client_certs: Option<&[CertificateDer<'_>]>,
+    ) -> Result<UserInfo, ApiError> {
+        let now = Timestamp::now();
+        let mut failures = Vec::new();
+        match self.by_certificate(client_certs.unwrap_or_default(), now) {
+            Ok(Some(user)) => return Ok(with_group(user)),
+            Ok(None) => {}
+            Err(why) => failures.push(why),
+        }
+        for token in [bearer_header(headers).map(Ok), websocket_token(headers).transpose()].into_iter().flatten() {
+            match token.and_then(|token| self.by_token(&token, &[], now)) {
+                Ok(identified) => return Ok(identified.user),
+                Err(why) => failures.push(why),
+            }
+        }
+        if let Some(credentials) = basic_header(headers) {
+            let login = match credentials {
+                Ok((user, password)) => self.passwords.login(&user, password, now).await,
+                Err(why) => Err(LoginError::Wrong(why)),
+            };
+            match login {
+                Ok(user) => return Ok(with_group(user)),
+                Err(LoginError::Wrong(why)) => failures.push(why),
+                Err(LoginError::Throttled { retry_after_seconds }) => {
+                    return Err(ApiError::too_many_requests(
+                        "too many failed logins, try again later",
+                        retry_after_seconds,
+                    ));
+                }
+            }
+        }
+        if failures.is_empty() {
+            return Ok(UserInfo::anonymous());
+        }
+        tracing::info!(reason = failures.join("; "), "unable to authenticate the request");
+        Err(ApiError::unauthorized())
+    }
+
+    /// Who a bearer token belongs to, as TokenReview asks; `audiences` empty means this server. The error is the text
+    /// for its status.
+    pub(crate) fn identify_token(&self, token: &str, audiences: &[String]) -> Result<Identified, String> {
+        self.by_token(token, audiences, Timestamp::now())
+    }
+
+    fn by_certificate(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Option<UserInfo>, String> {
+        if chain.is_empty() {
+            return Ok(None);
+        }
+        let parts: Vec<&[u8]> = chain.iter().map(AsRef::as_ref).collect();
+        let digest = self.certificates.digest(&parts);
+        if let Some(user) = self.certificates.get(&digest, now) {
+            return Ok(Some(user));
+        }
+        let identity = match self.ca.verify_client(chain, now) {
+            Ok(identity) => identity,
+            Err(ClientCertError::NoCommonName) => return Ok(None),
+            Err(error) => return Err(Chain(&error).to_string()),
+        };
+        let mut user =
+            UserInfo { name: identity.user, uid: identity.uid, groups: identity.groups, ..UserInfo::default() };
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![identity.credential_id]);
+        self.certificates.put(digest, user.clone(), now);
+        Ok(Some(user))
+    }
+
+    fn by_token(&self, token: &str, audiences: &[String], now: Timestamp) -> Result<Identified, String> {
+        let identified = match BearerToken::parse(token) {
+            Some(token) => self.by_bearer_token(&token, audiences, now)?,
+            None => self.by_service_account_token(token, audiences, now)?,
+        };
+        Ok(Identified { user: with_group(identified.user), ..identified })
+    }
+
+    fn by_bearer_token(&self, token: &BearerToken, audiences: &[String], now: Timestamp) -> Result<Identified, String> {
+        // These tokens name no audience: they are for this server.
+        if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
+            return Err(INVALID_TOKEN.to_owned());
+        }
+        let user = self.bearer_tokens.owner(token, now).map_err(|why| invalid_token(&why))?;
+        Ok(Identified { user, audiences: vec![ISSUER.to_owned()] })
+    }
+
+    fn by_service_account_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        now: Timestamp,
+    ) -> Result<Identified, String> {
+        let mut parts = vec![token.as_bytes()];
+        parts.extend(audiences.iter().map(String::as_bytes));
+        let digest = self.signatures.digest(&parts);
+        let verified = match self.signatures.get(&digest, now) {
+            Some(verified) => verified,
+            None => {
+                let verified = self.signer.verify(token, audiences, now).map_err(|error| match error {
+                    TokenError::NotOurs => INVALID_TOKEN.to_owned(),
+                    TokenError::WrongAudience { token, wanted } => invalid_token(&format!(
+                        "token audiences {} is invalid for the target audiences {}",
+                        go_strings(&token),
+                        go_strings(&wanted)
+                    )),
+                    other => invalid_token(&other.to_string()),
+                })?;
+                self.signatures.put(digest, verified.clone(), now);
+                verified
+            }
+        };
+        let user = self.accounts.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;
+        Ok(Identified { user, audiences: verified.audiences })
+    }
+}
+
+fn invalid_token(why: &str) -> String {
+    format!("[{INVALID_TOKEN}, {why}]")
+}
+
+fn with_group(mut user: UserInfo) -> UserInfo {
+    if user.name != ANONYMOUS && !user.is_member_of(AUTHENTICATED) && !user.is_member_of(UNAUTHENTICATED) {
+        user.groups.push(AUTHENTICATED.to_owned());
+    }
+    user
+}
+
+/// The credentials of `Authorization: <scheme> <credentials>`.
+fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
+    let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
+    let mut words = header.splitn(3, ' ');
+    words.next().filter(|word| word.eq_ignore_ascii_case(scheme))?;
+    // Nothing, or a space too many, is no credentials at all.
+    words.next().filter(|credentials| !credentials.is_empty())
+}
+
+fn bearer_header(headers: &HeaderMap) -> Option<String> {
+    authorization(headers, "bearer").map(str::to_owned)
+}
+
+/// The user and password of `Authorization: Basic`.
+fn basic_header(headers: &HeaderMap) -> Option<Result<(String, String), String>> {
+    let encoded = authorization(headers, "basic")?;
+    let malformed = || "malformed basic credentials".to_owned();
+    let decoded = BASE64_STANDARD.decode(encoded).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let pair = decoded.as_deref().and_then(|text| text.split_once(':'));
+    Some(pair.map(|(user, password)| (user.to_owned(), password.to_owned())).ok_or_else(malformed))
+}
+
+/// The token among the subprotocols of a WebSocket request.
+fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, String> {
+    let mentions = |name, wanted: &str| {
+        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case(wanted))
+    };
+    if !mentions(header::CONNECTION, "upgrade") || !mentions(header::UPGRADE, "websocket") {
+        return Ok(None);
+    }
+    let values = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let (mut token, mut others) = (None, false);
+    for protocol in values.flat_map(|value| value.split(',')).map(str::trim) {
+        let Some(encoded) = protocol.strip_prefix(WEBSOCKET_BEARER) else {
+            others = true;
+            continue;
+        };
+        if token.is_some() {
+            return Err("multiple base64.bearer.authorization tokens specified".to_owned());
+        }
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded);
+        let bytes = bytes.map_err(|_| "invalid base64.bearer.authorization token encoding".to_owned())?;
+        token = Some(String::from_utf8(bytes).map_err(|_| "invalid base64.bearer.authorization token".to_owned())?);
+    }
+    match token.filter(|token| !token.is_empty()) {
+        // The server answers with one of the subprotocols, and it must not be the one that holds the token.
+        Some(_) if !others => Err("missing additional subprotocol".to_owned()),
+        token => Ok(token),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+use http::HeaderValue;
+use jiff::SignedDuration;
+use rustls::pki_types::pem::PemObject;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::auth::testing::{Keys, TestCache, object as stored};
+
+fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_str(value).unwrap())).collect()
+}
+
+fn bearer(token: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("Bearer {token}"))])
+}
+
+fn basic(user: &str, password: &str) -> HeaderMap {
+    headers(&[("authorization", &format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))))])
+}
+
+fn secret(name: &str, secret_type: &str, data: &[(&str, &str)]) -> Value {
+    let mut secret = stored("Secret", USERS_NAMESPACE, name, &format!("uid-{name}"));
+    secret["type"] = json!(secret_type);
+    for (key, value) in data {
+        secret["data"][*key] = json!(BASE64_STANDARD.encode(value));
+    }
+    secret
+}
+
+fn user(name: &str, password: &str) -> Value {
+    let hash = croft_pki::password::hash(password).unwrap();
+    let data = [("username", name), ("password-hash", &hash), ("groups", "staff, admins")];
+    secret(&format!("user-{name}"), "croft.io/user", &data)
+}
+
+fn token_secret(token: &BearerToken, expires: &str) -> Value {
+    let data = [("id", token.id()), ("hash", &token.hash()), ("user", "ann"), ("groups", "dev,"), ("expires", expires)];
+    secret(&format!("token-{}", token.id()), "croft.io/token", &data)
+}
+
+fn certificate(keys: &Keys, user: &str, groups: &[&str], since: Timestamp) -> Vec<CertificateDer<'static>> {
+    let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
+    let issued = keys.ca.issue_client(user, &groups, Duration::from_hours(1), since).unwrap();
+    vec![CertificateDer::from_pem_slice(issued.cert_pem.as_bytes()).unwrap()]
+}
+
+#[tokio::test]
+async fn no_credentials_are_anonymous() {
+    let (keys, cache) = (Keys::new(), TestCache::new([]).await);
+    let authenticator = keys.authenticator(&cache);
+    let table: [&[(&'static str, &str)]; 6] = [
+        &[],
+        &[("authorization", "")],
+        &[("authorization", "Bearer ")],
+        &[("authorization", "Bearer  spaced")],
+        &[("authorization", "Negotiate abc")],
+        // Only a WebSocket request carries its token there.
+        &[("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.YmFk")],
+    ];
+    for pairs in table {
+        assert_eq!(authenticator.authenticate(&headers(pairs), None).await, Ok(UserInfo::anonymous()), "{pairs:?}");
+    }
+    assert_eq!(authenticator.authenticate(&headers(&[]), Some(&[])).await, Ok(UserInfo::anonymous()));
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_refused() {
+    let (keys, cache) = (Keys::new(), TestCache::new([]).await);
+    let authenticator = keys.authenticator(&cache);
+    let websocket = |protocol| {
+        headers(&[
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-protocol", protocol),
+        ])
+    };
+    let table = [
+        bearer("bad"),
+        bearer("a.b.c"),
+        bearer(BearerToken::generate().unwrap().reveal().reveal()),
+        headers(&[("authorization", "Basic ???")]),
+        headers(&[("authorization", "Basic bm9jb2xvbg==")]),
+        basic("nobody", "x"),
+        websocket("base64url.bearer.authorization.k8s.io.YmFk, v4.channel.k8s.io"),
+        websocket("base64url.bearer.authorization.k8s.io.YmFk"),
+        websocket("base64url.bearer.authorization.k8s.io.???, x"),
+    ];
+    for headers in table {
+        assert_eq!(authenticator.authenticate(&headers, None).await, Err(ApiError::unauthorized()), "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn certificates_of_our_authority_identify() {
+    let (keys, other, cache) = (Keys::new(), Keys::new(), TestCache::new([]).await);
+    let authenticator = keys.authenticator(&cache);
+    let now = Timestamp::now();
+    let good = certificate(&keys, "ann", &["dev", "system:masters"], now);
+    for _ in 0..2 {
+        let user = authenticator.authenticate(&headers(&[]), Some(&good)).await.unwrap();
+        assert_eq!(
+            (user.name.as_str(), &user.groups[..]),
+            ("ann", &["dev", "system:masters", AUTHENTICATED].map(str::to_owned)[..])
+        );
+        assert!(user.extra[CREDENTIAL_ID][0].starts_with("X509SHA256="));
+    }
+    let expired = certificate(&keys, "ann", &[], now - SignedDuration::from_hours(2));
+    let foreign = certificate(&other, "ann", &["system:masters"], now);
+    let garbage = vec![CertificateDer::from(vec![1, 2, 3])];
+    for chain in [expired, foreign.clone(), garbage] {
+        assert_eq!(authenticator.authenticate(&headers(&[]), Some(&chain)).await, Err(ApiError::unauthorized()));
+    }
+    // A right token makes up for a wrong certificate.
+    let token = BearerToken::generate().unwrap();
+    cache.put(&token_secret(&token, "")).await;
+    let user = authenticator.authenticate(&bearer(token.reveal().reveal()), Some(&foreign)).await.unwrap();
+    assert_eq!(user.name, "ann");
+}
+
+#[tokio::test]
+async fn opaque_tokens_identify_until_they_expire_or_go() {
+    let [lasting, expired, garbled, retyped, nameless] = std::array::from_fn(|_| BearerToken::generate().unwrap());
+    let mut wrong_type = token_secret(&retyped, "");
+    wrong_type["type"] = json!("Opaque");
+    let mut no_user = token_secret(&nameless, "");
+    no_user["data"]["user"] = json!("");
+    let cache = TestCache::new([
+        token_secret(&lasting, "2999-01-01T00:00:00Z"),
+        token_secret(&expired, "2001-01-01T00:00:00Z"),
+        token_secret(&garbled, "tomorrow"),
+        wrong_type,
+        no_user,
+    ])
+    .await;
+    let authenticator = Keys::new().authenticator(&cache);
+    let user = authenticator.authenticate(&bearer(lasting.reveal().reveal()), None).await.unwrap();
+    assert_eq!(user, UserInfo::new("ann", &["dev", AUTHENTICATED]));
+
+    let websocket =
+        format!("v4.channel.k8s.io,{WEBSOCKET_BEARER}{}", BASE64_URL_SAFE_NO_PAD.encode(lasting.reveal().reveal()));
+    let websocket =
+        headers(&[("connection", "upgrade"), ("upgrade", "WebSocket"), ("sec-websocket-protocol", &websocket)]);
+    assert_eq!(authenticator.authenticate(&websocket, None).await.unwrap().name, "ann");
+
+    // The id is public; it is the secret that counts.
+    let other = BearerToken::generate().unwrap().reveal().reveal().split_once(':').unwrap().1.to_owned();
+    let forged = format!("croft-{}:{other}", lasting.id());
+    let refused = [expired, garbled, retyped, nameless].map(|token| token.reveal().reveal().to_owned());
+    for token in refused.into_iter().chain([forged]) {
+        assert_eq!(authenticator.authenticate(&bearer(&token), None).await, Err(ApiError::unauthorized()), "{token}");
+    }
+    cache.delete(&format!("core/secrets/kube-system/token-{}", lasting.id())).await;
+    assert!(authenticator.authenticate(&bearer(lasting.reveal().reveal()), None).await.is_err());
+}
+
+#[tokio::test]
+async fn service_account_tokens_need_their_account() {
+    let (keys, other) = (Keys::new(), Keys::new());
+    let cache = TestCache::new([stored("ServiceAccount", "ns", "sa", "uid-1")]).await;
+    let authenticator = keys.authenticator(&cache);
+    let mint = |keys: &Keys, since: Timestamp| {
+        let answer = keys.tokens(&cache).request(json!({}), "ns", "sa", since).unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let now = Timestamp::now();
+    let good = mint(&keys, now);
+    assert_eq!(authenticator.authenticate(&bearer(&good), None).await.unwrap().uid, "uid-1");
+    let refused = [
+        mint(&other, now),
+        mint(&keys, now - SignedDuration::from_hours(2)),
+        mint(&keys, now + SignedDuration::from_hours(1)),
+    ];
+    for token in refused {
+        assert_eq!(authenticator.authenticate(&bearer(&token), None).await, Err(ApiError::unauthorized()));
+    }
+    // Signatures are remembered for a while, the account is looked up each time.
+    let mut leaving = stored("ServiceAccount", "ns", "sa", "uid-1");
+    croft_meta::object::set_meta(&mut leaving, "deletionTimestamp", "2001-01-01T00:00:00Z");
+    cache.put(&leaving).await;
+    assert!(authenticator.identify_token(&good, &[]).unwrap_err().contains("service account ns/sa has been deleted"));
+    cache.put(&stored("ServiceAccount", "ns", "sa", "uid-2")).await;
+    assert!(
+        authenticator.identify_token(&good, &[]).unwrap_err().contains("service account UID (uid-2) does not match")
+    );
+    cache.delete("core/serviceaccounts/ns/sa").await;
+    assert!(authenticator.identify_token(&good, &[]).unwrap_err().contains("serviceaccounts \"sa\" not found"));
+}
+
+#[tokio::test]
+async fn passwords_identify_and_change_at_once() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let authenticator = Keys::new().authenticator(&cache);
+    for _ in 0..2 {
+        let found = authenticator.authenticate(&basic("ann", "secret"), None).await.unwrap();
+        assert_eq!((found.name.as_str(), found.uid.as_str()), ("ann", "uid-user-ann"));
+        assert_eq!(found.groups, ["staff", "admins", AUTHENTICATED]);
+    }
+    for (name, password) in [("ann", "wrong"), ("ann", ""), ("bob", "secret"), ("", "")] {
+        assert_eq!(
+            authenticator.authenticate(&basic(name, password), None).await,
+            Err(ApiError::unauthorized()),
+            "{name}"
+        );
+    }
+    cache.put(&user("ann", "changed")).await;
+    assert!(authenticator.authenticate(&basic("ann", "secret"), None).await.is_err());
+    assert!(authenticator.authenticate(&basic("ann", "changed"), None).await.is_ok());
+    let mut retyped = user("ann", "changed");
+    retyped["type"] = json!("Opaque");
+    cache.put(&retyped).await;
+    assert!(authenticator.authenticate(&basic("ann", "changed"), None).await.is_err());
+}
+
+#[tokio::test]
+async fn guessing_is_slowed_down_per_user() {
+    let cache = TestCache::new([user("ann", "secret"), user("bob", "other")]).await;
+    let passwords = Passwords::new(&cache).unwrap();
+    let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+    let login = async |name: &str, password: &str, second| passwords.login(name, password.to_owned(), at(second)).await;
+    assert!(login("ann", "secret", 0).await.is_ok());
+    for guess in 0..5 {
+        assert!(matches!(login("ann", &format!("guess {guess}"), 0).await, Err(LoginError::Wrong(_))), "{guess}");
+    }
+    let throttled = |retry_after_seconds| Err(LoginError::Throttled { retry_after_seconds });
+    assert_eq!(login("ann", "guess", 0).await, throttled(1));
+    assert!(login("ann", "secret", 0).await.is_ok(), "whoever is in already is not locked out");
+    assert!(login("bob", "other", 0).await.is_ok(), "others are not affected");
+    assert!(matches!(login("ann", "guess", 1).await, Err(LoginError::Wrong(_))));
+    assert_eq!(login("ann", "guess", 1).await, throttled(2));
+    assert_eq!(login("ann", "guess", 2).await, throttled(1));
+    // Long enough for the first login to be forgotten too; the right password ends the wait.
+    assert!(login("ann", "secret", 100).await.is_ok());
+    assert!(matches!(login("ann", "guess", 100).await, Err(LoginError::Wrong(_))));
+}

@@ -1,0 +1,116 @@
+//! One request on its way through the pipeline.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use croft_meta::{ApiError, Gvk};
+use http::HeaderMap;
+use http::header::{CONTENT_TYPE, USER_AGENT};
+use parking_lot::Mutex;
+
+use crate::catalog::{Catalog, Served};
+use crate::request::{Query, RequestInfo};
+use crate::server::ApiServer;
+use crate::user::UserInfo;
+
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) server: Arc<ApiServer>,
+    /// The catalog of the moment the request came in.
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) user: UserInfo,
+    pub(crate) info: RequestInfo,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl Call {
+    pub(crate) fn new(
+        server: Arc<ApiServer>,
+        user: UserInfo,
+        info: RequestInfo,
+        query: Query,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Self {
+        let catalog = server.catalog();
+        Self { server, catalog, user, info, query, headers, body, warnings: Mutex::default() }
+    }
+
+    /// Tells the client something through a `Warning` header; once, however often a write is tried.
+    pub(crate) fn warn(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
+
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock())
+    }
+
+    pub(crate) fn header(&self, name: http::header::HeaderName) -> &str {
+        self.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn content_type(&self) -> &str {
+        self.header(CONTENT_TYPE)
+    }
+
+    pub(crate) fn user_agent(&self) -> &str {
+        self.header(USER_AGENT)
+    }
+}
+
+/// What a resource request is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) served: Served,
+    /// Empty for cluster-scoped kinds and for requests across all namespaces.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) subresource: String,
+}
+
+impl Target {
+    pub(crate) fn new(served: Served, namespace: &str, name: &str) -> Self {
+        let namespace = if served.resource.is_namespaced() { namespace } else { "" };
+        Self { served, namespace: namespace.to_owned(), name: name.to_owned(), subresource: String::new() }
+    }
+
+    pub(crate) fn group(&self) -> &str {
+        self.served.group()
+    }
+
+    pub(crate) fn plural(&self) -> &str {
+        self.served.plural()
+    }
+
+    pub(crate) fn gvk(&self) -> Gvk {
+        self.served.gvk()
+    }
+
+    /// The object's place in its collection.
+    pub(crate) fn id(&self) -> String {
+        id(&self.namespace, &self.name)
+    }
+
+    pub(crate) fn storage_key(&self) -> &str {
+        &self.served.resource.storage_key
+    }
+
+    pub(crate) fn not_found(&self) -> ApiError {
+        ApiError::not_found(self.group(), self.plural(), &self.name)
+    }
+
+    pub(crate) fn conflict(&self, why: impl std::fmt::Display) -> ApiError {
+        ApiError::conflict(self.group(), self.plural(), &self.name, why)
+    }
+}
+
+pub(crate) fn id(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}

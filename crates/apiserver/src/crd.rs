@@ -1,0 +1,188 @@
+//! CustomResourceDefinitions: accepting their names, establishing them, serving their kinds.
+//!
+//! A definition whose names are free is established in the very write that stores it, so that the
+//! kind is served as soon as the definition is acknowledged.
+
+use std::sync::Arc;
+
+use croft_meta::{ApiError, FieldPath, object};
+use croft_schema::{CelRules, Schema};
+use serde_json::{Value, json};
+
+use crate::cache::Cache;
+use crate::call::{Call, Target};
+use crate::catalog::Catalog;
+
+pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
+/// Holds a definition until its objects are gone.
+const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// The built-in kinds and those of all established definitions.
+pub(crate) fn catalog(cache: &Cache) -> Catalog {
+    let mut definitions: Vec<Value> = cache.collection(STORAGE_KEY).list("").iter().map(|o| o.json()).collect();
+    definitions.retain(|crd| has_condition(crd, "Established"));
+    let custom = definitions.iter().filter_map(|crd| match croft_api::custom_resource(crd) {
+        Ok(resource) => Some(Arc::new(resource)),
+        Err(error) => {
+            tracing::error!(crd = object::name(crd), %error, "an established definition cannot be served");
+            None
+        }
+    });
+    Catalog::new(croft_api::builtin().iter().cloned().chain(custom))
+}
+
+/// All established definitions, for OpenAPI.
+pub(crate) fn established(cache: &Cache) -> Vec<Value> {
+    let all = cache.collection(STORAGE_KEY).list("");
+    all.iter().map(|o| o.json()).filter(|crd| has_condition(crd, "Established")).collect()
+}
+
+fn has_condition(crd: &Value, ty: &str) -> bool {
+    let conditions = crd.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|c| c["type"] == ty && c["status"] == "True")
+}
+
+/// What the server adds to a definition: accepted names, conditions, stored versions, the cleanup finalizer.
+pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    check_schemas(target, new)?;
+    if object::deletion_timestamp(new).is_some() {
+        return Ok(());
+    }
+    let names = new.pointer("/spec/names").cloned().unwrap_or_default();
+    let mut accepted = names.clone();
+    accepted["singular"] = names
+        .get("singular")
+        .cloned()
+        .unwrap_or_else(|| json!(names.get("kind").and_then(Value::as_str).unwrap_or_default().to_lowercase()));
+    let conflict = name_conflict(&call.catalog, new);
+    let now = call.server.now_rfc3339();
+    let conditions = match &conflict {
+        None => vec![
+            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
+            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", &now),
+        ],
+        Some(why) => vec![
+            condition("NamesAccepted", "False", "Conflict", why, &now),
+            condition("Established", "False", "NotAccepted", "not all names are accepted", &now),
+        ],
+    };
+    let stored = stored_versions(new, old);
+    let kept = old.and_then(|o| o.pointer("/status/conditions")).and_then(Value::as_array);
+    let kept_times = conditions.into_iter().map(|c| keep_transition_time(c, kept)).collect::<Vec<_>>();
+    let status = &mut new["status"];
+    status["conditions"] = json!(kept_times);
+    status["storedVersions"] = json!(stored);
+    if conflict.is_none() {
+        status["acceptedNames"] = accepted;
+    } else if status.get("acceptedNames").is_none() {
+        status["acceptedNames"] = json!({ "plural": "", "kind": "" });
+    }
+    let mut finalizers: Vec<String> = object::finalizers(new).into_iter().map(str::to_owned).collect();
+    if conflict.is_none() && !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
+        finalizers.push(CLEANUP_FINALIZER.to_owned());
+        object::set_meta(new, "finalizers", json!(finalizers));
+    }
+    Ok(())
+}
+
+fn condition(ty: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {
+    json!({ "type": ty, "status": status, "reason": reason, "message": message, "lastTransitionTime": now })
+}
+
+fn keep_transition_time(mut condition: Value, kept: Option<&Vec<Value>>) -> Value {
+    let same = kept.into_iter().flatten().find(|c| {
+        c["type"] == condition["type"] && c["status"] == condition["status"] && c["reason"] == condition["reason"]
+    });
+    if let Some(time) = same.and_then(|c| c.get("lastTransitionTime")) {
+        condition["lastTransitionTime"] = time.clone();
+    }
+    condition
+}
+
+/// Every version that objects may be stored in: all that ever were the storage version.
+fn stored_versions(new: &Value, old: Option<&Value>) -> Vec<String> {
+    let current = new.pointer("/status/storedVersions").or_else(|| old?.pointer("/status/storedVersions"));
+    let mut stored: Vec<String> = current
+        .and_then(Value::as_array)
+        .map(|list| list.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default();
+    let versions = new.pointer("/spec/versions").and_then(Value::as_array);
+    let storage = versions.into_iter().flatten().find(|v| v["storage"] == true);
+    if let Some(name) = storage.and_then(|v| v["name"].as_str())
+        && !stored.iter().any(|s| s == name)
+    {
+        stored.push(name.to_owned());
+    }
+    stored
+}
+
+/// Another resource of the same group has one of these names already.
+fn name_conflict(catalog: &Catalog, crd: &Value) -> Option<String> {
+    let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let (group, plural, kind) = (text("/spec/group"), text("/spec/names/plural"), text("/spec/names/kind"));
+    let short = crd.pointer("/spec/names/shortNames").and_then(Value::as_array).cloned().unwrap_or_default();
+    for other in catalog.resources().iter().filter(|r| r.group == group && r.names.plural != plural) {
+        let taken = |name: &str| {
+            name == other.names.plural
+                || name == other.names.singular
+                || other.names.short_names.iter().any(|s| s == name)
+        };
+        let wanted = [plural, text("/spec/names/singular")].into_iter().chain(short.iter().filter_map(Value::as_str));
+        if let Some(name) = wanted.filter(|n| !n.is_empty()).find(|n| taken(n)) {
+            return Some(format!("{name:?} is already in use"));
+        }
+        if kind == other.names.kind || kind == other.names.list_kind {
+            return Some(format!("{kind:?} is already in use"));
+        }
+    }
+    let replaces_builtin =
+        catalog.resources().iter().any(|r| !r.is_custom && r.group == group && r.names.plural == plural);
+    replaces_builtin.then(|| format!("{plural:?} is already in use"))
+}
+
+/// Schemas must be structural, and their rules must compile.
+fn check_schemas(target: &Target, crd: &Value) -> Result<(), ApiError> {
+    let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+    let mut errors = Vec::new();
+    for (index, version) in versions.into_iter().flatten().enumerate() {
+        let Some(schema) = version.pointer("/schema/openAPIV3Schema") else { continue };
+        let path = FieldPath::new("spec.versions").index(index).child("schema").child("openAPIV3Schema");
+        let structural = croft_schema::check_structural(schema, &path);
+        if structural.is_empty()
+            && let Ok(parsed) = Schema::from_json(schema)
+            && let Err(rules) = CelRules::compile(&parsed, &path)
+        {
+            errors.extend(rules);
+        }
+        errors.extend(structural);
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(target.group(), target.served.kind(), object::name(crd), &errors))
+}
+
+/// No new objects of a kind whose definition is going.
+pub(crate) fn accepts_instances(call: &Call, target: &Target) -> Result<(), ApiError> {
+    let name = format!("{}.{}", target.plural(), target.group());
+    let Some(crd) = call.server.cache.collection(STORAGE_KEY).get(&name) else { return Ok(()) };
+    if memchr::memmem::find(&crd.bytes, b"\"deletionTimestamp\"").is_none()
+        || object::deletion_timestamp(&crd.json()).is_none()
+    {
+        return Ok(());
+    }
+    Err(ApiError::method_not_allowed(
+        target.group(),
+        target.plural(),
+        "create not allowed while custom resource definition is terminating",
+    ))
+}
+
+pub(crate) fn mark_terminating(crd: &mut Value) {
+    let Some(conditions) = crd.pointer_mut("/status/conditions").and_then(Value::as_array_mut) else { return };
+    conditions.retain(|c| c["type"] != "Terminating");
+    conditions.push(json!({
+        "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }));
+}

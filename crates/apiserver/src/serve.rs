@@ -1,0 +1,194 @@
+//! Listening, TLS, HTTP/1.1 and 2 on one port.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+
+use crate::pipeline::{self, Caller};
+use crate::server::{ApiServer, Listen, StartError};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a client to send the head of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A client that takes nothing for this long, while there is something for it, is gone or hostile.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const BACKLOG: i32 = 1024;
+
+/// Binds the listeners; optional ones may be missing from the result.
+pub(crate) async fn bind(listen: &[Listen]) -> Result<Vec<TcpListener>, StartError> {
+    let mut listeners = Vec::new();
+    for Listen { addr, is_required } in listen {
+        match bind_one(*addr) {
+            Ok(listener) => listeners.push(listener),
+            Err(source) if *is_required => return Err(StartError::Listen { addr: *addr, source }),
+            Err(error) => tracing::warn!(%addr, %error, "this address cannot be listened on and is left out"),
+        }
+    }
+    Ok(listeners)
+}
+
+fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(addr), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// The address by which a client on this machine reaches a listener.
+pub(crate) fn reachable(addr: SocketAddr) -> SocketAddr {
+    let ip = match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, addr.port())
+}
+
+/// Accepts connections until the server stops.
+pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: Arc<ServerConfig>, tasks: TaskTracker) {
+    let acceptor = TlsAcceptor::from(tls);
+    let stop = server.stopping();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                tasks.spawn(connection(Arc::clone(&server), acceptor.clone(), stream));
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: the connections that end give some back.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpStream) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let handshake = acceptor.accept(Unstalled::new(stream));
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            return;
+        }
+        Err(_) => return,
+    };
+    let certificates: Option<Arc<[CertificateDer<'static>]>> = stream
+        .get_ref()
+        .1
+        .peer_certificates()
+        .map(|chain| chain.iter().cloned().map(CertificateDer::into_owned).collect());
+    let caller = Caller::Remote(certificates);
+    let stop = server.stopping();
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let (server, caller) = (Arc::clone(&server), caller.clone());
+        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        async move { Ok::<_, std::convert::Infallible>(pipeline::handle(server, request, caller).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(250)
+        .keep_alive_interval(Some(Duration::from_secs(30)))
+        .keep_alive_timeout(Duration::from_secs(20));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(error = %error, "connection ended");
+    }
+}
+
+/// A stream whose peer must keep reading: a write that makes no progress for too long fails.
+#[derive(Debug)]
+struct Unstalled {
+    stream: TcpStream,
+    /// Runs while a write waits for the peer.
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl Unstalled {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, patience: None }
+    }
+
+    fn check<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.patience = None;
+            return outcome;
+        }
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(WRITE_TIMEOUT)));
+        match patience.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Unstalled {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Unstalled {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.check(cx, outcome)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let outcome = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.check(cx, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

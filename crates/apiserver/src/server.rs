@@ -1,0 +1,313 @@
+//! The server as a whole: its parts, its start and its end.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use croft_meta::{ApiError, Chain, Revision, time};
+use croft_pki::kubeconfig::Credentials;
+use croft_pki::{Ca, CertResolver, Kubeconfig, Secret, ServerNames, ServingCert, TokenSigner};
+use croft_store::Store;
+use jiff::Timestamp;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Auth;
+use crate::cache::Cache;
+use crate::catalog::Catalog;
+use crate::local::LocalService;
+use crate::metrics::Metrics;
+use crate::openapi::OpenApi;
+use crate::write::EventLease;
+use crate::{bootstrap, crd, serve};
+
+/// How often certificates are looked at; they are renewed with a third of their life left.
+const CERT_CHECK: Duration = Duration::from_secs(3600);
+/// The admin certificate in the kubeconfig is renewed on every start that finds it old.
+const ADMIN_CERT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+/// More requests than this at a time are told to come back; watches do not count.
+const MAX_IN_FLIGHT: usize = 600;
+
+/// What a server needs to start.
+#[derive(Debug)]
+pub struct Config {
+    /// Where keys, certificates and the kubeconfig are kept.
+    pub data_dir: PathBuf,
+    pub listen: Vec<Listen>,
+    pub store: Arc<dyn Store>,
+    /// Further names and addresses that clients reach the server by, for its certificate.
+    pub extra_names: Vec<String>,
+    /// Sets the password of the `admin` user; without one, the first start makes one up.
+    pub admin_password: Option<Secret>,
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug)]
+pub struct Listen {
+    pub addr: SocketAddr,
+    /// An optional listener that cannot be bound is left out with a warning.
+    pub is_required: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the keys and certificates could not be loaded")]
+    Pki(#[from] croft_pki::Error),
+    #[error("the store could not be read")]
+    Store(#[from] croft_store::Error),
+    #[error("cannot listen on {addr}; choose another address with --listen")]
+    Listen { addr: SocketAddr, source: std::io::Error },
+    #[error("the system has no random numbers to give")]
+    Random(#[source] getrandom::Error),
+    #[error("there is nothing to listen on")]
+    NoListener,
+    #[error("the objects that every server has could not be written")]
+    Bootstrap(#[source] ApiError),
+}
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub(crate) struct ApiServer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) ca: Arc<Ca>,
+    pub(crate) auth: Auth,
+    pub(crate) metrics: Metrics,
+    pub(crate) event_lease: EventLease,
+    pub(crate) in_flight: Semaphore,
+    catalog: ArcSwap<Catalog>,
+    /// Documents of the catalog.
+    openapi: ArcSwap<OpenApi>,
+    /// The state of the definitions that the catalog was made from.
+    catalog_of: watch::Sender<Revision>,
+    is_ready: AtomicBool,
+    /// `host:port` of the first listener, as discovery tells it.
+    address: ArcSwap<String>,
+    stop: CancellationToken,
+}
+
+impl ApiServer {
+    pub(crate) fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    pub(crate) fn openapi(&self) -> Arc<OpenApi> {
+        self.openapi.load_full()
+    }
+
+    /// Waits until every definition that was acknowledged is in the catalog.
+    pub(crate) async fn catalog_caught_up(&self) {
+        if self.cache.fresh().await.is_err() {
+            return;
+        }
+        let definitions = self.cache.collection(crd::STORAGE_KEY).changed_at();
+        let mut catalog_of = self.catalog_of.subscribe();
+        // The sender lives as long as this server; a stop ends the wait.
+        tokio::select! {
+            _ = catalog_of.wait_for(|seen| *seen >= definitions) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// Rebuilds the catalog whenever a definition changes.
+    async fn follow_definitions(self: Arc<Self>) {
+        let collection = self.cache.collection(crd::STORAGE_KEY);
+        let mut changed = collection.subscribe();
+        loop {
+            let of = collection.changed_at();
+            let catalog = Arc::new(crd::catalog(&self.cache));
+            self.openapi.store(Arc::new(OpenApi::new(Arc::clone(&catalog))));
+            self.catalog.store(catalog);
+            self.catalog_of.send_replace(of);
+            tokio::select! {
+                result = changed.changed() => if result.is_err() { return },
+                () = self.stop.cancelled() => return,
+            }
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn address(&self) -> Arc<String> {
+        self.address.load_full()
+    }
+
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    pub(crate) fn now_seconds(&self) -> i64 {
+        Timestamp::now().as_second()
+    }
+
+    pub(crate) fn now_rfc3339(&self) -> String {
+        time::format_seconds(Timestamp::now())
+    }
+}
+
+/// A server that answers requests.
+#[derive(Debug)]
+pub struct Running {
+    pub addresses: Vec<SocketAddr>,
+    pub kubeconfig: PathBuf,
+    /// The password that was made up on this, the first, start.
+    pub generated_password: Option<Secret>,
+    server: Arc<ApiServer>,
+    tasks: TaskTracker,
+}
+
+impl Running {
+    /// A transport for Croft's own parts in this process: no socket, no TLS, full rights.
+    pub fn local(&self) -> LocalService {
+        LocalService::new(Arc::clone(&self.server))
+    }
+
+    /// Cancelled when the server stops.
+    pub fn stopping(&self) -> CancellationToken {
+        self.server.stopping()
+    }
+
+    /// Ends watches, lets other requests finish, closes the store.
+    pub async fn stop(self) -> Result<(), croft_store::Error> {
+        self.server.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.server.store.close().await
+    }
+}
+
+/// Starts a server; it is ready when this returns.
+pub async fn start(config: Config) -> Result<Running, StartError> {
+    let pki_dir = config.data_dir.join("pki");
+    let now = Timestamp::now();
+    let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
+    let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
+    let cache = Cache::load(Arc::clone(&config.store)).await?;
+    let catalog = Arc::new(crd::catalog(&cache));
+    let server = Arc::new(ApiServer {
+        store: Arc::clone(&config.store),
+        auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
+        metrics: Metrics::new(),
+        event_lease: EventLease::default(),
+        in_flight: Semaphore::new(MAX_IN_FLIGHT),
+        openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
+        catalog: ArcSwap::new(catalog),
+        catalog_of: watch::Sender::new(Revision::ZERO),
+        is_ready: AtomicBool::new(false),
+        address: ArcSwap::default(),
+        stop: CancellationToken::new(),
+        cache,
+        ca,
+    });
+    let tasks = TaskTracker::new();
+    spawn_followers(&server, &tasks);
+
+    let listeners = serve::bind(&config.listen).await?;
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+    let first = *addresses.first().ok_or(StartError::NoListener)?;
+    server.address.store(Arc::new(serve::reachable(first).to_string()));
+
+    let generated_password = bootstrap::run(&server, config.admin_password).await.map_err(StartError::Bootstrap)?;
+    let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now)?;
+
+    let (ips, hosts): (Vec<String>, Vec<String>) =
+        config.extra_names.into_iter().partition(|name| name.parse::<std::net::IpAddr>().is_ok());
+    let ips = ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
+    let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
+    let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
+    let resolver = CertResolver::new(&cert);
+    let tls = croft_pki::tls::server_config(Arc::clone(&resolver), &server.ca)?;
+    tasks.spawn(renew_certificate(Arc::clone(&server), resolver, cert, names, pki_dir));
+    for listener in listeners {
+        tasks.spawn(serve::accept(Arc::clone(&server), listener, Arc::clone(&tls), tasks.clone()));
+    }
+    server.is_ready.store(true, Ordering::Release);
+    Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
+}
+
+fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
+    let follower = Arc::clone(server);
+    tasks.spawn(async move {
+        let cache = Arc::clone(&follower.cache);
+        if let Err(error) = cache.follow(follower.stop.clone()).await {
+            // Going on would serve a state that falls ever further behind the truth.
+            tracing::error!(error = %Chain(&error), "the store can no longer be followed; stopping");
+            std::process::abort();
+        }
+    });
+    tasks.spawn(Arc::clone(server).follow_definitions());
+}
+
+/// An admin kubeconfig for the first listener; kept as it is while it is still good.
+fn write_kubeconfig(
+    data_dir: &std::path::Path,
+    ca: &Ca,
+    first: SocketAddr,
+    now: Timestamp,
+) -> Result<PathBuf, croft_pki::Error> {
+    let path = data_dir.join("kubeconfig");
+    let server = format!("https://{}", serve::reachable(first));
+    if let Ok(Some(kept)) = Kubeconfig::read(&path)
+        && kept.server == server
+        && kept.ca_pem == ca.cert_pem()
+        && let Credentials::Certificate { cert_pem, .. } = &kept.credentials
+        && !croft_pki::ca::pem_due_for_renewal(cert_pem, now)
+    {
+        return Ok(path);
+    }
+    let issued = ca.issue_client("admin", &["system:masters".to_owned()], ADMIN_CERT_TTL, now)?;
+    let kubeconfig = Kubeconfig {
+        server,
+        ca_pem: ca.cert_pem().to_owned(),
+        cluster: "croft".to_owned(),
+        user: "admin".to_owned(),
+        credentials: issued.into(),
+    };
+    kubeconfig.write(&path)?;
+    Ok(path)
+}
+
+/// Keeps the serving certificate young.
+async fn renew_certificate(
+    server: Arc<ApiServer>,
+    resolver: Arc<CertResolver>,
+    mut cert: ServingCert,
+    names: ServerNames,
+    pki_dir: PathBuf,
+) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(CERT_CHECK) => {}
+            () = server.stop.cancelled() => return,
+        }
+        let now = Timestamp::now();
+        if !cert.due_for_renewal(now) {
+            continue;
+        }
+        match ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now) {
+            Ok(renewed) => {
+                resolver.swap(&renewed);
+                cert = renewed;
+                tracing::info!("the serving certificate was renewed");
+            }
+            Err(error) => tracing::error!(error = %Chain(&error), "the serving certificate could not be renewed"),
+        }
+    }
+}
+
+fn own_host_name() -> Option<String> {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
+}
+
+/// The address this machine would use to reach others. No packet is sent: connecting a datagram socket only picks a route.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|addr| addr.ip())
+}

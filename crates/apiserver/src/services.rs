@@ -1,0 +1,180 @@
+//! The addresses and ports that a Service gets when it does not ask for certain ones.
+//!
+//! What is taken is read off the Services themselves, so that nothing can leak.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use croft_meta::{ApiError, FieldError, FieldPath, object};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+
+/// Harvester's service network.
+const NETWORK: [u8; 2] = [10, 53];
+/// Addresses below this one in the network are for well-known services (`kubernetes` is .0.1).
+const FIRST_DYNAMIC: u16 = 256;
+const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
+
+/// The address of the `kubernetes` Service.
+pub(crate) const KUBERNETES_IP: &str = "10.53.0.1";
+
+/// What other Services hold.
+#[derive(Debug, Default)]
+struct Taken {
+    ips: HashSet<String>,
+    node_ports: HashSet<i64>,
+}
+
+impl Taken {
+    fn read(call: &Call) -> Self {
+        let mut taken = Self::default();
+        for service in call.server.cache.collection("core/services").list("") {
+            let service = service.json();
+            let ip = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default();
+            taken.ips.insert(ip.to_owned());
+            for port in ports(&service) {
+                taken.node_ports.extend(port.get("nodePort").and_then(Value::as_i64));
+            }
+        }
+        taken
+    }
+}
+
+fn ports(service: &Value) -> impl Iterator<Item = &Value> {
+    service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Gives a new Service its cluster address and node ports.
+pub(crate) fn allocate(call: &Call, service: &mut Value) -> Result<(), ApiError> {
+    let ty = service.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP").to_owned();
+    if service.get("spec").is_none_or(|s| !s.is_object()) || ty == "ExternalName" {
+        return Ok(());
+    }
+    let taken = Taken::read(call);
+    allocate_ip(service, &taken)?;
+    if matches!(ty.as_str(), "NodePort" | "LoadBalancer") {
+        allocate_node_ports(service, &taken)?;
+    }
+    Ok(())
+}
+
+fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
+    let wanted = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let ip = match wanted.as_str() {
+        "None" => "None".to_owned(),
+        "" => free_ip(taken)?,
+        asked => {
+            check_asked_ip(service, asked, taken)?;
+            asked.to_owned()
+        }
+    };
+    let spec = &mut service["spec"];
+    spec["clusterIP"] = json!(ip);
+    spec["clusterIPs"] = json!([ip]);
+    if spec.get("ipFamilies").is_none_or(Value::is_null) {
+        spec["ipFamilies"] = json!(["IPv4"]);
+    }
+    if spec.get("ipFamilyPolicy").is_none_or(Value::is_null) {
+        spec["ipFamilyPolicy"] = json!("SingleStack");
+    }
+    Ok(())
+}
+
+fn check_asked_ip(service: &Value, asked: &str, taken: &Taken) -> Result<(), ApiError> {
+    let path = FieldPath::new("spec.clusterIPs");
+    let why = match asked.parse::<Ipv4Addr>() {
+        // Malformed addresses are the validation's to refuse.
+        Err(_) => return Ok(()),
+        Ok(ip) if ip.octets()[..2] != NETWORK => format!(
+            "failed to allocate IP {asked}: the provided IP is not in the valid range. The range of valid IPs is {}.{}.0.0/16",
+            NETWORK[0], NETWORK[1]
+        ),
+        Ok(_) if taken.ips.contains(asked) => {
+            format!("failed to allocate IP {asked}: provided IP is already allocated")
+        }
+        Ok(_) => return Ok(()),
+    };
+    Err(invalid(service, FieldError::invalid(&path, json!([asked]), why)))
+}
+
+fn invalid(service: &Value, error: FieldError) -> ApiError {
+    ApiError::invalid("", "Service", object::name(service), &vec![error])
+}
+
+/// A random start, then the next free one.
+fn free_ip(taken: &Taken) -> Result<String, ApiError> {
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(ApiError::internal)?;
+    let start = u16::from_be_bytes(random);
+    (0..=u16::MAX)
+        .map(|step| start.wrapping_add(step))
+        .filter(|host| *host >= FIRST_DYNAMIC && *host != u16::MAX)
+        .map(|host| {
+            let [high, low] = host.to_be_bytes();
+            Ipv4Addr::new(NETWORK[0], NETWORK[1], high, low).to_string()
+        })
+        .find(|ip| !taken.ips.contains(ip))
+        .ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))
+}
+
+fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
+    if service.pointer("/spec/allocateLoadBalancerNodePorts") == Some(&json!(false)) {
+        return Ok(());
+    }
+    let mut used = taken.node_ports.clone();
+    for port in ports(service).filter_map(|p| p.get("nodePort")).filter_map(Value::as_i64).filter(|p| *p != 0) {
+        let path = FieldPath::new("spec.ports[0].nodePort");
+        if !NODE_PORTS.contains(&port) {
+            let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+            return Err(invalid(service, FieldError::invalid(&path, port, why)));
+        }
+        if taken.node_ports.contains(&port) {
+            return Err(invalid(service, FieldError::invalid(&path, port, "provided port is already allocated")));
+        }
+        used.insert(port);
+    }
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(ApiError::internal)?;
+    let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
+    let start = i64::from(u16::from_be_bytes(random)) % count;
+    let mut free = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
+    let Some(list) = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return Ok(()) };
+    for port in list.iter_mut().filter(|p| p.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0) {
+        let Some(found) = free.find(|candidate| !used.contains(candidate)) else {
+            return Err(ApiError::internal("failed to allocate a nodePort: range is full"));
+        };
+        used.insert(found);
+        port["nodePort"] = json!(found);
+    }
+    Ok(())
+}
+
+/// A client that sends a Service without the fields it was given, means to keep them.
+pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
+    let ty = |service: &Value| service.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP").to_owned();
+    if ty(new) == "ExternalName" || ty(old) == "ExternalName" || new.get("spec").is_none_or(|s| !s.is_object()) {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let is_empty = |v: &Value| v.is_null() || v.as_str() == Some("") || v.as_array().is_some_and(Vec::is_empty);
+        if new["spec"].get(field).is_none_or(is_empty)
+            && let Some(value) = old["spec"].get(field)
+        {
+            new["spec"][field] = value.clone();
+        }
+    }
+    if ty(new) != ty(old) {
+        return;
+    }
+    let held: Vec<(String, i64)> =
+        ports(old).filter_map(|p| Some((p.get("port")?.to_string(), p.get("nodePort")?.as_i64()?))).collect();
+    for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let number = port.get("port").map(Value::to_string).unwrap_or_default();
+        if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0
+            && let Some((_, held)) = held.iter().find(|(p, _)| *p == number)
+        {
+            port["nodePort"] = json!(held);
+        }
+    }
+}

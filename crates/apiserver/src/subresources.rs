@@ -1,0 +1,159 @@
+//! Subresources beyond the object itself, and the kinds that are answered rather than stored.
+
+use croft_meta::{ApiError, object};
+use serde_json::{Value, json};
+
+use crate::answer::{self, Answer};
+use crate::call::{Call, Target};
+use crate::options::{DeleteOptions, WriteKind, WriteOptions};
+use crate::pipeline::written;
+use crate::verbs::update::{Candidate, change};
+use crate::{decode, negotiate, verbs};
+
+/// A request for `<object>/<subresource>`.
+pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let listed = target.served.version().subresources.iter().find(|s| s.name == target.subresource);
+    let subresource = listed.ok_or_else(ApiError::no_such_path)?;
+    if !subresource.verbs.contains(&call.info.verb) {
+        return Err(ApiError::method_not_allowed(target.group(), target.plural(), call.info.verb));
+    }
+    match (subresource.name.as_str(), call.info.verb) {
+        ("scale", "get") => Ok(answer::json(200, &verbs::scale::get(call, target).await?)),
+        ("scale", "update") => Ok(answer::json(200, &verbs::scale::update(call, target).await?)),
+        ("scale", _) => Ok(answer::json(200, &verbs::scale::patch(call, target).await?)),
+        ("token", _) => review(call),
+        ("eviction", _) => evict(call, target).await,
+        ("binding", _) => bind(call, target).await,
+        ("finalize", _) => finalize(call, target).await,
+        ("approval", "update") => approve(call, target).await,
+        (_, "get") => {
+            let output = negotiate::output(&call.headers)?;
+            verbs::get::get(call, target, output).await
+        }
+        (_, "update") => written(call, target, verbs::update::update(call, target).await?),
+        _ => written(call, target, verbs::patch::patch(call, target).await?),
+    }
+}
+
+/// A kind that only answers.
+pub(crate) async fn virtual_kind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    if !target.served.resource.verbs.contains(&call.info.verb) {
+        return Err(ApiError::method_not_allowed(target.group(), target.plural(), call.info.verb));
+    }
+    match target.plural() {
+        "bindings" => {
+            let binding = decode::parse(&call.body, call.content_type())?.object;
+            let pods = call.catalog.find("", "v1", "pods").ok_or_else(ApiError::no_such_path)?.clone();
+            let pod = Target::new(pods, &target.namespace, object::name(&binding));
+            bind(call, &pod).await
+        }
+        "componentstatuses" => component_status(call, target),
+        _ => review(call),
+    }
+}
+
+/// The reviews and token requests: nothing is stored.
+fn review(call: &Call) -> Result<Answer, ApiError> {
+    let info = &call.info;
+    let expected = if info.subresource == "token" {
+        croft_meta::Gvk::new("authentication.k8s.io", "v1", "TokenRequest")
+    } else {
+        let served = call.catalog.find(&info.group, &info.version, &info.resource);
+        served.ok_or_else(ApiError::no_such_path)?.gvk()
+    };
+    let mut review = decode::parse(&call.body, call.content_type())?.object;
+    decode::check_type(&mut review, &expected, false)?;
+    Ok(answer::json(201, &call.server.auth.review(info, &call.user, review)?))
+}
+
+/// The store is the one component there is.
+fn component_status(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let healthy = json!({
+        "metadata": { "name": "etcd-0" },
+        "conditions": [{ "type": "Healthy", "status": "True", "message": "ok" }],
+    });
+    if call.info.verb == "list" {
+        return Ok(answer::json(200, &verbs::list::whole(target, &json!({}), vec![healthy])));
+    }
+    if target.name != "etcd-0" {
+        return Err(target.not_found());
+    }
+    let mut status = healthy;
+    status["kind"] = json!(target.served.kind());
+    status["apiVersion"] = json!("v1");
+    Ok(answer::json(200, &status))
+}
+
+/// Asks for a pod to go, politely. No disruption budget stands in the way of a pod that nothing runs.
+async fn evict(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let eviction = decode::parse(&call.body, call.content_type())?.object;
+    let name = object::name(&eviction);
+    if !name.is_empty() && name != target.name {
+        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
+    }
+    let options = DeleteOptions::parse(&call.query, eviction.get("deleteOptions").filter(|o| !o.is_null()).cloned())?;
+    let pod = Target { subresource: String::new(), ..target.clone() };
+    verbs::delete::delete_one(call, &pod, &options).await?;
+    Ok(answer::json(201, &success()))
+}
+
+fn success() -> Value {
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" })
+}
+
+/// Puts a pod on a node, once.
+async fn bind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let binding = decode::parse(&call.body, call.content_type())?.object;
+    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if node.is_empty() {
+        return Err(ApiError::bad_request("target.name: Required value: the node to bind the pod to"));
+    }
+    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
+    let bound = Target { subresource: "binding".to_owned(), ..target.clone() };
+    change(call, &bound, &options, |old| {
+        let current = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+        if !current.is_empty() {
+            return Err(target.conflict(format!("pod {} is already assigned to node {current:?}", target.name)));
+        }
+        let mut new = old.clone();
+        new["spec"]["nodeName"] = json!(node);
+        Ok(Candidate::Untracked(new))
+    })
+    .await?;
+    Ok(answer::json(201, &success()))
+}
+
+/// Lets a namespace's own finalizers be changed; the last one gone, so is the namespace.
+async fn finalize(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
+    let wanted = decode::parse(&call.body, call.content_type())?.object;
+    let finalizers = wanted.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
+    let outcome = change(call, target, &options, |old| {
+        let given = object::resource_version(&wanted);
+        if !given.is_empty() && given != object::resource_version(old) {
+            return Err(ApiError::modified(target.group(), target.plural(), &target.name));
+        }
+        let mut new = old.clone();
+        new["spec"]["finalizers"] = finalizers.clone();
+        Ok(Candidate::Untracked(new))
+    })
+    .await?;
+    Ok(answer::json(200, outcome.object()))
+}
+
+/// Only the approving and denying conditions of a certificate request.
+async fn approve(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
+    let wanted = decode::parse(&call.body, call.content_type())?.object;
+    let outcome = change(call, target, &options, |old| {
+        let given = object::resource_version(&wanted);
+        if !given.is_empty() && given != object::resource_version(old) {
+            return Err(ApiError::modified(target.group(), target.plural(), &target.name));
+        }
+        let mut new = old.clone();
+        new["status"]["conditions"] = wanted.pointer("/status/conditions").cloned().unwrap_or_else(|| json!([]));
+        Ok(Candidate::Untracked(new))
+    })
+    .await?;
+    Ok(answer::json(200, outcome.object()))
+}

@@ -1,0 +1,98 @@
+//! POST.
+
+use croft_meta::{ApiError, object};
+use serde_json::Value;
+
+use crate::admission;
+use crate::call::{Call, Target};
+use crate::options::{WriteKind, WriteOptions};
+use crate::write::Decision;
+use crate::{decode, prepare};
+
+/// How often a taken generated name is replaced by another.
+const GENERATE_NAME_TRIES: usize = 8;
+
+/// Decodes the body and creates the object.
+pub(crate) async fn create(call: &Call, target: &Target) -> Result<Value, ApiError> {
+    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
+    let mut warnings = Vec::new();
+    let object = decode::object(
+        &target.served,
+        &target.gvk(),
+        &call.body,
+        call.content_type(),
+        options.field_validation,
+        &mut warnings,
+    )?;
+    warnings.into_iter().for_each(|text| call.warn(text));
+    create_object(call, target, object, &options, Tracking::Needed).await
+}
+
+/// Are the managed fields still to be worked out, or has server-side apply done so?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    Needed,
+    Done,
+}
+
+/// Creates a decoded object: by POST, or by a PUT or apply on a name that is not there.
+pub(crate) async fn create_object(
+    call: &Call,
+    target: &Target,
+    object: Value,
+    options: &WriteOptions,
+    tracking: Tracking,
+) -> Result<Value, ApiError> {
+    if !object::resource_version(&object).is_empty() {
+        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+    }
+    let mut tries = 0;
+    loop {
+        let mut candidate = object.clone();
+        let generated = prepare::generate_name(&mut candidate)?;
+        let error = match create_named(call, target, candidate, options, tracking).await {
+            Ok(created) => return Ok(created),
+            Err(error) => error,
+        };
+        tries += 1;
+        if !generated || error.reason() != "AlreadyExists" || tries >= GENERATE_NAME_TRIES {
+            return Err(error);
+        }
+    }
+}
+
+async fn create_named(
+    call: &Call,
+    target: &Target,
+    mut object: Value,
+    options: &WriteOptions,
+    tracking: Tracking,
+) -> Result<Value, ApiError> {
+    let server = &call.server;
+    prepare::default(target, &mut object);
+    prepare::stamp_new(server, target, &mut object)?;
+    admission::admit_create(call, target, &mut object).await?;
+    if tracking == Tracking::Needed {
+        prepare::with_write_context(server, target, &options.field_manager, |cx| {
+            croft_apply::track_update(cx, None, &mut object)
+        })
+        .map_err(|e| ApiError::bad_request(e.to_string()))?;
+    }
+    prepare::for_create(target, &mut object);
+    admission::complete(call, target, &mut object, None)?;
+    prepare::validate_create(target, &object)?;
+    for text in (target.served.resource.behaviour.warnings)(&object) {
+        call.warn(text);
+    }
+    let named = Target { name: object::name(&object).to_owned(), ..target.clone() };
+    let outcome = server
+        .write(&named, options.dry_run, |current| match current {
+            Some(_) => Err(ApiError::already_exists(named.group(), named.plural(), &named.name)),
+            None => Ok(Decision::Put(object.clone())),
+        })
+        .await?;
+    if !options.dry_run {
+        admission::after_write(call, &named).await;
+    }
+    Ok(outcome.into_object())
+}

@@ -1,0 +1,165 @@
+//! DELETE and DELETECOLLECTION.
+
+use croft_meta::{ApiError, object};
+use serde_json::{Value, json};
+
+use crate::admission;
+use crate::call::{Call, Target};
+use crate::decode;
+use crate::options::{DeleteOptions, ListOptions, Propagation};
+use crate::verbs::list;
+use crate::verbs::selection::Selection;
+use crate::write::{Decision, Outcome, in_version};
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+/// The answer's code and body.
+pub(crate) async fn delete(call: &Call, target: &Target) -> Result<(u16, Value), ApiError> {
+    let options = parse_options(call)?;
+    let outcome = delete_one(call, target, &options).await?;
+    let code = match (&outcome, options.propagation) {
+        (Outcome::Deleted(_), _) => 200,
+        (_, Some(Propagation::Foreground)) => 202,
+        _ => 200,
+    };
+    Ok((code, if let Outcome::Deleted(last) = outcome { success(target, &last) } else { outcome.into_object() }))
+}
+
+/// The body, if there is one, is DeleteOptions; then the query does not count.
+fn parse_options(call: &Call) -> Result<DeleteOptions, ApiError> {
+    if call.body.is_empty() {
+        return DeleteOptions::parse(&call.query, None);
+    }
+    let body = decode::parse(&call.body, call.content_type())?.object;
+    let kind = object::gvk(&body).kind;
+    if !kind.is_empty() && kind != "DeleteOptions" {
+        return Err(ApiError::bad_request(format!("decoded object cannot be converted to DeleteOptions: {kind}")));
+    }
+    DeleteOptions::parse(&call.query, Some(body))
+}
+
+/// What is said of an object that is gone.
+fn success(target: &Target, last: &Value) -> Value {
+    let mut details = json!({ "name": target.name, "kind": target.plural(), "uid": object::uid(last) });
+    if !target.group().is_empty() {
+        details["group"] = json!(target.group());
+    }
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
+}
+
+pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOptions) -> Result<Outcome, ApiError> {
+    admission::admit_delete(call, target)?;
+    let now = call.server.now_rfc3339();
+    let outcome = call
+        .server
+        .write(target, options.dry_run, |current| {
+            let old = current.ok_or_else(|| target.not_found())?;
+            check_preconditions(target, old, options)?;
+            Ok(next_state(target, old, options, &now))
+        })
+        .await?;
+    if !options.dry_run {
+        admission::after_write(call, target).await;
+    }
+    Ok(outcome)
+}
+
+fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    if let Some(uid) = &options.precondition_uid
+        && uid != object::uid(old)
+    {
+        return Err(target.conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+             deleted and then recreated",
+            object::uid(old)
+        )));
+    }
+    if let Some(version) = &options.precondition_resource_version
+        && version != object::resource_version(old)
+    {
+        return Err(target.conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+             The object might have been modified",
+            object::resource_version(old)
+        )));
+    }
+    Ok(())
+}
+
+/// Removed at once if nothing holds it, else marked as being deleted.
+fn next_state(target: &Target, old: &Value, options: &DeleteOptions, now: &str) -> Decision {
+    let finalizers = finalizers_for(old, options.propagation);
+    if finalizers.is_empty() && !admission::namespace_holds(target, old) {
+        return Decision::Delete(old.clone());
+    }
+    let is_new = object::deletion_timestamp(old).is_none();
+    if !is_new && object::finalizers(old) == finalizers {
+        return Decision::Keep;
+    }
+    let mut new = old.clone();
+    if is_new {
+        object::set_meta(&mut new, "deletionTimestamp", now);
+        object::set_meta(&mut new, "deletionGracePeriodSeconds", 0);
+        if object::generation(old) > 0 {
+            object::set_meta(&mut new, "generation", object::generation(old) + 1);
+        }
+    }
+    let list = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
+    object::set_meta(&mut new, "finalizers", list);
+    admission::mark_terminating(target, &mut new);
+    Decision::Put(new)
+}
+
+/// The object's finalizers with those of the garbage collector set as the policy says.
+fn finalizers_for(old: &Value, policy: Option<Propagation>) -> Vec<String> {
+    let current = object::finalizers(old);
+    let wanted = match policy {
+        Some(policy) => policy,
+        None if current.contains(&ORPHAN) => Propagation::Orphan,
+        None if current.contains(&FOREGROUND) => Propagation::Foreground,
+        None => Propagation::Background,
+    };
+    let mut list: Vec<String> =
+        current.into_iter().filter(|f| *f != ORPHAN && *f != FOREGROUND).map(str::to_owned).collect();
+    match wanted {
+        Propagation::Background => {}
+        Propagation::Foreground => list.push(FOREGROUND.to_owned()),
+        Propagation::Orphan => list.push(ORPHAN.to_owned()),
+    }
+    list
+}
+
+/// Deletes what the selectors match; answers with the list of it.
+pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<Value, ApiError> {
+    let list_options = ListOptions::parse(&call.query, false)?;
+    let selection = Selection::parse(target, &list_options)?;
+    let options = parse_options(call)?;
+    let page = list::page(call, target, &list_options, &selection).await?;
+    let mut deleted = Vec::with_capacity(page.objects.len());
+    for object in &page.objects {
+        let one = Target::new(target.served.clone(), object.namespace(), object.name());
+        match delete_one(call, &one, &options).await {
+            Ok(outcome) => deleted.push(outcome.into_object()),
+            // Someone else was quicker.
+            Err(error) if error.code() == 404 => deleted.push(in_version(object, &one)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(list::whole(target, &page.metadata(), deleted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_sets_the_collectors_finalizers() {
+        let object = json!({"metadata": {"finalizers": ["a", "orphan"]}});
+        let of = |policy| finalizers_for(&object, policy);
+        assert_eq!(of(None), ["a", "orphan"]);
+        assert_eq!(of(Some(Propagation::Background)), ["a"]);
+        assert_eq!(of(Some(Propagation::Foreground)), ["a", "foregroundDeletion"]);
+        assert_eq!(of(Some(Propagation::Orphan)), ["a", "orphan"]);
+    }
+}

@@ -1,0 +1,84 @@
+//! GET of one object.
+
+use std::sync::Arc;
+
+use croft_meta::ApiError;
+use serde_json::{Value, json};
+
+use crate::answer::{self, Answer};
+use crate::cache::Object;
+use crate::call::{Call, Target};
+use crate::encoding::Head;
+use crate::negotiate::{Format, Output, Shape};
+use crate::options::parse_revision;
+use crate::table;
+use crate::write::{in_version, storage_gvk};
+
+/// The current object. With `resourceVersion=0` whatever the cache has; with a number not older than that.
+pub(crate) async fn find(call: &Call, target: &Target) -> Result<Arc<Object>, ApiError> {
+    match call.query.get("resourceVersion").unwrap_or_default() {
+        "0" => {}
+        "" => drop(call.server.cache.fresh().await?),
+        text => {
+            let wanted = parse_revision(text)?;
+            super::list::not_in_the_future(call, wanted).await?;
+        }
+    }
+    call.server.cache.collection(target.storage_key()).get(&target.id()).ok_or_else(|| target.not_found())
+}
+
+pub(crate) async fn get(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
+    let found = find(call, target).await?;
+    if output == Output::JSON && target.served.resource.behaviour.convert.is_none() {
+        let head =
+            Head::new(&storage_gvk(target).api_version(), Some(&target.gvk().api_version()), target.served.kind());
+        let body = if head.is_identity() {
+            found.bytes.clone()
+        } else {
+            let (first, rest) = head.pieces(&found.bytes);
+            [first, rest].concat().into()
+        };
+        return Ok(answer::large(&call.headers, output.content_type(), body).await);
+    }
+    object(call, target, output, 200, in_version(&found, target))
+}
+
+/// An answer that is one object, in the form that the client asked for.
+pub(crate) fn object(
+    call: &Call,
+    target: &Target,
+    output: Output,
+    code: u16,
+    object: Value,
+) -> Result<Answer, ApiError> {
+    let value = match output.shape {
+        Shape::Whole => object,
+        Shape::Partial(version) => table::partial_metadata(&object, version),
+        Shape::Table(version) => {
+            let metadata = json!({ "resourceVersion": croft_meta::object::resource_version(&object) });
+            let printer = table::Printer::new(&target.served);
+            let row = printer.row(&object, include(call)?, version, call.server.now_seconds());
+            table::document(version, metadata, Some(printer.columns()), vec![row])
+        }
+    };
+    Ok(render(output, code, &value))
+}
+
+/// How much of each object the client wants in its table.
+pub(crate) fn include(call: &Call) -> Result<table::Include, ApiError> {
+    table::Include::parse(call.query.get("includeObject").unwrap_or_default())
+}
+
+/// Any value as JSON or YAML.
+pub(crate) fn render(output: Output, code: u16, value: &Value) -> Answer {
+    if output.format == Format::Yaml
+        && let Ok(text) = serde_saphyr::to_string(value)
+    {
+        return answer::bytes(code, output.content_type(), text);
+    }
+    let mut answer = answer::json(code, value);
+    if let Ok(content_type) = http::HeaderValue::from_str(output.content_type()) {
+        answer.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
+    }
+    answer
+}

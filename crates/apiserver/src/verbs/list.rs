@@ -1,0 +1,300 @@
+//! LIST, with pages, revisions and selectors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use croft_meta::status::{Cause, Details};
+use croft_meta::{ApiError, Revision};
+use croft_store::Range;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::answer::{self, Answer};
+use crate::cache::{self, Object, store_error};
+use crate::call::{Call, Target};
+use crate::list_body::ListBody;
+use crate::negotiate::{Output, Shape};
+use crate::options::ListOptions;
+use crate::table;
+use crate::verbs::get;
+use crate::verbs::selection::Selection;
+use crate::write::in_version;
+
+/// How long a list waits for a revision that is not there yet, as upstream.
+const FUTURE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Objects of one list answer.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) objects: Vec<Arc<Object>>,
+    pub(crate) revision: Revision,
+    next: String,
+    remaining: Option<usize>,
+}
+
+/// Where the next page starts. Clients treat it as opaque.
+#[derive(Debug, Serialize, Deserialize)]
+struct Token {
+    #[serde(rename = "v")]
+    version: String,
+    #[serde(rename = "rv")]
+    revision: u64,
+    start: String,
+    /// How many objects earlier pages held, so that the rest can be counted without walking it.
+    #[serde(rename = "n", default)]
+    served: usize,
+}
+
+impl Token {
+    fn decode(text: &str) -> Result<Self, ApiError> {
+        let invalid = |why: String| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| invalid(e.to_string()))?;
+        let token: Self = serde_json::from_slice(&bytes).map_err(|e| invalid(e.to_string()))?;
+        if token.version != "meta.k8s.io/v1" {
+            return Err(invalid(format!("incorrect encoded version {:?}", token.version)));
+        }
+        if token.start.contains("..") || token.start.starts_with('/') {
+            return Err(invalid(token.start));
+        }
+        Ok(token)
+    }
+
+    fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    }
+}
+
+pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
+    let options = ListOptions::parse(&call.query, false)?;
+    let selection = Selection::parse(target, &options)?;
+    let page = page(call, target, &options, &selection).await?;
+    answer(call, target, output, page)
+}
+
+/// Finds the objects, as of the revision that the options ask for.
+pub(crate) async fn page(
+    call: &Call,
+    target: &Target,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Page, ApiError> {
+    let collection = call.server.cache.collection(target.storage_key());
+    if !options.continue_token.is_empty() {
+        if !options.resource_version.is_empty() && options.resource_version != "0" {
+            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        let token = Token::decode(&options.continue_token)?;
+        let revision = Revision(token.revision);
+        call.server.cache.reached(revision).await?;
+        if collection.changed_at() > revision {
+            return page_from_store(call, target, options, selection, revision, &token).await;
+        }
+        return Ok(page_from_cache(call, target, options.limit, selection, &token));
+    }
+    let start = Token { version: String::new(), revision: 0, start: String::new(), served: 0 };
+    match options.revision()? {
+        None => drop(call.server.cache.fresh().await?),
+        // "Any state will do": the whole of it, as upstream, whatever the limit.
+        Some(Revision::ZERO) => return Ok(page_from_cache(call, target, 0, selection, &start)),
+        Some(wanted) => {
+            not_in_the_future(call, wanted).await?;
+            let exact = options.exact || (options.limit > 0 && !options.not_older_than);
+            if exact && collection.changed_at() > wanted {
+                return page_from_store(call, target, options, selection, wanted, &start).await;
+            }
+            if exact {
+                let mut page = page_from_cache(call, target, options.limit, selection, &start);
+                page.set_revision(wanted);
+                return Ok(page);
+            }
+        }
+    }
+    Ok(page_from_cache(call, target, options.limit, selection, &start))
+}
+
+impl Page {
+    fn set_revision(&mut self, revision: Revision) {
+        self.revision = revision;
+        if let Ok(mut token) = Token::decode(&self.next) {
+            token.revision = revision.0;
+            self.next = token.encode();
+        }
+    }
+
+    /// `metadata` of the list.
+    pub(crate) fn metadata(&self) -> Value {
+        let mut metadata = json!({ "resourceVersion": self.revision.to_string() });
+        if !self.next.is_empty() {
+            metadata["continue"] = json!(self.next);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+}
+
+fn page_from_cache(call: &Call, target: &Target, limit: usize, selection: &Selection, token: &Token) -> Page {
+    let cache = &call.server.cache;
+    let collection = cache.collection(target.storage_key());
+    let mut page = Page { revision: cache.applied(), ..Page::default() };
+    if let Some(name) = selection.single_name()
+        && (!target.namespace.is_empty() || !target.served.resource.is_namespaced())
+    {
+        // A list of one name is a lookup.
+        let found = collection.get(&crate::call::id(&target.namespace, name));
+        page.objects.extend(found.filter(|o| selection.matches(o)));
+        return page;
+    }
+    let after = Some(token.start.as_str()).filter(|s| !s.is_empty());
+    let everything = selection.is_everything();
+    let mut more = false;
+    let changed_at = collection.scan(&target.namespace, after, |object| {
+        if !everything && !selection.matches(object) {
+            return true;
+        }
+        if limit > 0 && page.objects.len() == limit {
+            more = true;
+            return false;
+        }
+        page.objects.push(Arc::clone(object));
+        true
+    });
+    page.revision = if token.revision > 0 { Revision(token.revision) } else { page.revision.max(changed_at) };
+    if more {
+        let served = token.served + page.objects.len();
+        page.continue_after(served);
+        if everything {
+            page.remaining = Some(collection.count(&target.namespace).saturating_sub(served));
+        }
+    }
+    page
+}
+
+impl Page {
+    fn continue_after(&mut self, served: usize) {
+        if let Some(last) = self.objects.last() {
+            let token = Token {
+                version: "meta.k8s.io/v1".to_owned(),
+                revision: self.revision.0,
+                start: last.id().to_owned(),
+                served,
+            };
+            self.next = token.encode();
+        }
+    }
+}
+
+/// A page of the past, which only the store remembers.
+async fn page_from_store(
+    call: &Call,
+    target: &Target,
+    options: &ListOptions,
+    selection: &Selection,
+    revision: Revision,
+    token: &Token,
+) -> Result<Page, ApiError> {
+    let root = format!("{}{}/", cache::ROOT, target.storage_key());
+    let prefix = if target.namespace.is_empty() { root.clone() } else { format!("{root}{}/", target.namespace) };
+    let mut after = if token.start.is_empty() { String::new() } else { format!("{root}{}", token.start) };
+    let mut page = Page { revision, ..Page::default() };
+    loop {
+        let limit = if options.limit == 0 { 2_000 } else { options.limit + 1 };
+        let range = Range { prefix: prefix.clone(), after: after.clone(), limit, at: Some(revision) };
+        let found = match call.server.store.range(range).await {
+            Err(croft_store::Error::Compacted { .. }) => return Err(expired(options)),
+            other => other.map_err(store_error)?,
+        };
+        for record in &found.records {
+            let id = record.key.strip_prefix(&root).unwrap_or_default();
+            let object = Arc::new(Object::new(id, &record.value, record.revision));
+            if !selection.matches(&object) {
+                continue;
+            }
+            if options.limit > 0 && page.objects.len() == options.limit {
+                page.continue_after(token.served + page.objects.len());
+                return Ok(page);
+            }
+            page.objects.push(object);
+        }
+        match found.records.last() {
+            Some(last) if found.more => after.clone_from(&last.key),
+            _ => return Ok(page),
+        }
+    }
+}
+
+fn expired(options: &ListOptions) -> ApiError {
+    if options.continue_token.is_empty() {
+        return ApiError::expired("The resourceVersion for the provided list is too old.");
+    }
+    ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list \
+         without the continue parameter.",
+    )
+}
+
+/// Waits a little for a revision that is not there yet.
+pub(crate) async fn not_in_the_future(call: &Call, wanted: Revision) -> Result<(), ApiError> {
+    let cache = &call.server.cache;
+    if cache.applied() >= wanted {
+        return Ok(());
+    }
+    if cache.fresh().await? >= wanted {
+        return Ok(());
+    }
+    let mut applied = cache.subscribe();
+    if tokio::time::timeout(FUTURE_TIMEOUT, applied.wait_for(|seen| *seen >= wanted)).await.is_ok() {
+        return Ok(());
+    }
+    Err(too_large(wanted, cache.applied()))
+}
+
+pub(crate) fn too_large(wanted: Revision, current: Revision) -> ApiError {
+    ApiError::timeout(format!("Too large resource version: {wanted}, current: {current}"), 1).with_details(Details {
+        causes: vec![Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            ..Cause::default()
+        }],
+        retry_after_seconds: 1,
+        ..Details::default()
+    })
+}
+
+/// Writes the list in the form that the client asked for.
+fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<Answer, ApiError> {
+    let metadata = page.metadata();
+    if output == Output::JSON && target.served.resource.behaviour.convert.is_none() {
+        let gzip = answer::accepts_gzip(&call.headers);
+        return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));
+    }
+    let objects = page.objects.iter().map(|o| in_version(o, target));
+    let value = match output.shape {
+        Shape::Whole => whole(target, &metadata, objects.collect()),
+        Shape::Partial(version) => json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
+            "items": objects.map(|o| table::partial_metadata(&o, version)).collect::<Vec<_>>(),
+        }),
+        Shape::Table(version) => {
+            let include = get::include(call)?;
+            let now = call.server.now_seconds();
+            let printer = table::Printer::new(&target.served);
+            let rows = objects.map(|o| printer.row(&o, include, version, now)).collect();
+            table::document(version, metadata, Some(printer.columns()), rows)
+        }
+    };
+    Ok(get::render(output, 200, &value))
+}
+
+/// A list as one value.
+pub(crate) fn whole(target: &Target, metadata: &Value, items: Vec<Value>) -> Value {
+    json!({
+        "kind": target.served.resource.names.list_kind,
+        "apiVersion": target.gvk().api_version(),
+        "metadata": metadata,
+        "items": items,
+    })
+}

@@ -1,0 +1,252 @@
+//! PATCH, in all four dialects.
+
+use croft_apply::{PatchError, json_patch, merge_patch, strategic};
+use croft_meta::{ApiError, FieldError, FieldPath, object};
+use serde_json::Value;
+
+use crate::call::{Call, Target};
+use crate::negotiate::MediaType;
+use crate::options::{FieldValidation, WriteKind, WriteOptions};
+use crate::verbs::create::{Tracking, create_object};
+use crate::verbs::update::{Candidate, Written, change};
+use crate::{decode, prepare};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchType {
+    /// The dialect, or 415 with the ones that this kind takes.
+    pub(crate) fn parse(content_type: &str, is_custom: bool) -> Result<Self, ApiError> {
+        match MediaType::parse(content_type).essence {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if !is_custom => Ok(Self::Strategic),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ => {
+                let strategic = if is_custom { "" } else { ", application/strategic-merge-patch+json" };
+                Err(ApiError::unsupported_media_type(format!(
+                    "the body of the request was in an unknown format - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json{strategic}, application/apply-patch+yaml"
+                )))
+            }
+        }
+    }
+}
+
+pub(crate) async fn patch(call: &Call, target: &Target) -> Result<Written, ApiError> {
+    let patch_type = PatchType::parse(call.content_type(), target.served.resource.is_custom)?;
+    let kind = if patch_type == PatchType::Apply { WriteKind::Apply } else { WriteKind::Patch };
+    let options = WriteOptions::parse(&call.query, kind, call.user_agent())?;
+    if patch_type == PatchType::Apply {
+        return apply(call, target, &options).await;
+    }
+    let patch = Patch::parse(patch_type, &call.body)?;
+    let outcome = change(call, target, &options, |old| {
+        let mut new = patch.apply(target, old)?;
+        check_decodes(call, target, &options, &mut new)?;
+        check_identity(target, &new)?;
+        // A patch without a resourceVersion applies to whatever is there.
+        prepare::check_resource_version(target, &new, old)?;
+        Ok(Candidate::Untracked(new))
+    })
+    .await?;
+    Ok(Written { object: outcome.into_object(), created: false })
+}
+
+/// A patch that has been read, but not applied.
+#[derive(Debug)]
+pub(crate) enum Patch<'a> {
+    Json(&'a [u8]),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl<'a> Patch<'a> {
+    pub(crate) fn parse(patch_type: PatchType, body: &'a [u8]) -> Result<Self, ApiError> {
+        let object = || {
+            serde_json::from_slice::<Value>(body)
+                .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
+                .and_then(|patch| {
+                    if patch.is_object() {
+                        Ok(patch)
+                    } else {
+                        Err(ApiError::bad_request("error decoding patch: the patch must be an object"))
+                    }
+                })
+        };
+        Ok(match patch_type {
+            PatchType::Json | PatchType::Apply => Self::Json(body),
+            PatchType::Merge => Self::Merge(object()?),
+            PatchType::Strategic => Self::Strategic(object()?),
+        })
+    }
+
+    pub(crate) fn apply(&self, target: &Target, old: &Value) -> Result<Value, ApiError> {
+        match self {
+            Self::Json(patch) => json_patch::apply(old, patch).map_err(patch_error),
+            Self::Merge(patch) => {
+                let mut new = old.clone();
+                merge_patch::apply(&mut new, patch);
+                Ok(new)
+            }
+            Self::Strategic(patch) => {
+                strategic::apply(&target.served.version().schema, old, patch).map_err(patch_error)
+            }
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
+pub(crate) fn patch_error(error: PatchError) -> ApiError {
+    match &error {
+        PatchError::Malformed(text) => ApiError::bad_request(text.as_str()),
+        PatchError::TooLarge(text) => ApiError::too_large(text.as_str()),
+        PatchError::Failed(text) => ApiError::new(500, "InternalError", text.as_str()),
+        // virtctl retries on exactly these words.
+        PatchError::Rejected(_) => {
+            ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
+                .with_details(croft_meta::status::Details::default())
+        }
+    }
+}
+
+/// The patched object must still be one of its kind.
+fn check_decodes(call: &Call, target: &Target, options: &WriteOptions, new: &mut Value) -> Result<(), ApiError> {
+    let invalid = |new: &Value, text: String| {
+        let error = FieldError::invalid(&FieldPath::new("patch"), new.to_string(), text);
+        ApiError::invalid("", "", "", &vec![error])
+    };
+    let gvk = target.gvk();
+    if object::gvk(new) != gvk {
+        let text = format!("the patch may not change the type: expected {}, {}", gvk.api_version(), gvk.kind);
+        return Err(ApiError::bad_request(text));
+    }
+    let complaints = match decode::conform(&target.served, &gvk, new) {
+        Ok(complaints) => complaints,
+        Err(text) => return Err(invalid(new, text)),
+    };
+    match options.field_validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => complaints.into_iter().for_each(|text| call.warn(text)),
+        FieldValidation::Strict if complaints.is_empty() => {}
+        FieldValidation::Strict => {
+            return Err(invalid(new, format!("strict decoding error: {}", complaints.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+fn check_identity(target: &Target, new: &Value) -> Result<(), ApiError> {
+    if object::name(new) != target.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            object::name(new),
+            target.name
+        )));
+    }
+    Ok(())
+}
+
+/// Server-side apply.
+async fn apply(call: &Call, target: &Target, options: &WriteOptions) -> Result<Written, ApiError> {
+    let config = applied_config(call, target, options)?;
+    let exists = || call.server.cache.collection(target.storage_key()).get(&target.id()).is_some();
+    if !exists() {
+        call.server.cache.fresh().await?;
+        if !exists() {
+            return create_by_apply(call, target, options, &config).await;
+        }
+    }
+    let outcome = change(call, target, options, |old| {
+        let rv = object::resource_version(&config);
+        if !rv.is_empty() {
+            prepare::check_resource_version(target, &config, old)?;
+        }
+        let merged = prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
+            croft_apply::apply(cx, Some(old), &config, options.force)
+        })
+        .map_err(ApiError::from)?;
+        Ok(Candidate::Tracked(merged))
+    })
+    .await?;
+    Ok(Written { object: outcome.into_object(), created: false })
+}
+
+async fn create_by_apply(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    config: &Value,
+) -> Result<Written, ApiError> {
+    if !target.subresource.is_empty() {
+        return Err(target.not_found());
+    }
+    let uid = object::uid(config);
+    if !uid.is_empty() {
+        return Err(target.conflict(format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        )));
+    }
+    let merged = prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
+        croft_apply::apply(cx, None, config, options.force)
+    })
+    .map_err(ApiError::from)?;
+    let created = create_object(call, target, merged, options, Tracking::Done).await?;
+    Ok(Written { object: created, created: true })
+}
+
+/// The body of an apply: checked like any object, but kept as sparse as it was sent.
+fn applied_config(call: &Call, target: &Target, options: &WriteOptions) -> Result<Value, ApiError> {
+    let mut config = decode::parse_yaml(&call.body)?;
+    let gvk = target.gvk();
+    let given = object::gvk(&config);
+    if given.version.is_empty() || given.kind.is_empty() {
+        return Err(ApiError::bad_request("invalid object type: /, Kind="));
+    }
+    if given != gvk {
+        return Err(ApiError::bad_request(format!(
+            "incorrect version specified in apply patch. Specified patch version: {}, expected: {}",
+            given.api_version(),
+            gvk.api_version()
+        )));
+    }
+    if config.pointer("/metadata/managedFields").is_some_and(|m| !m.is_null()) {
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+    }
+    match object::name(&config) {
+        "" => object::set_meta(&mut config, "name", target.name.as_str()),
+        name if name != target.name => {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                target.name
+            )));
+        }
+        _ => {}
+    }
+    prepare::match_namespace(target, &mut config)?;
+    let complaints = decode::conform(&target.served, &gvk, &mut config)
+        .map_err(|text| ApiError::new(500, "InternalError", format!("failed to create typed patch object: {text}")))?;
+    match options.field_validation {
+        FieldValidation::Ignore => {}
+        FieldValidation::Warn => complaints.into_iter().for_each(|text| call.warn(text)),
+        FieldValidation::Strict if complaints.is_empty() => {}
+        FieldValidation::Strict => {
+            return Err(ApiError::bad_request(format!(
+                "failed to create typed patch object ({}): {}",
+                describe(target),
+                complaints.join(", ")
+            )));
+        }
+    }
+    Ok(config)
+}
+
+fn describe(target: &Target) -> String {
+    let gvk = target.gvk();
+    format!("{}; {}, Kind={}", target.id(), gvk.api_version(), gvk.kind)
+}

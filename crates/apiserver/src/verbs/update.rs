@@ -1,0 +1,148 @@
+//! PUT, on an object or its status.
+
+use croft_meta::{ApiError, object};
+use serde_json::Value;
+
+use crate::admission;
+use crate::call::{Call, Target};
+use crate::options::{WriteKind, WriteOptions};
+use crate::verbs::create::{Tracking, create_object};
+use crate::write::{Decision, Outcome};
+use crate::{decode, prepare};
+
+/// The answer to a PUT or PATCH: the object, and whether it was created by it.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) object: Value,
+    pub(crate) created: bool,
+}
+
+pub(crate) async fn update(call: &Call, target: &Target) -> Result<Written, ApiError> {
+    let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
+    let mut warnings = Vec::new();
+    let object = decode::object(
+        &target.served,
+        &target.gvk(),
+        &call.body,
+        call.content_type(),
+        options.field_validation,
+        &mut warnings,
+    )?;
+    warnings.into_iter().for_each(|text| call.warn(text));
+    check_name(target, &object)?;
+
+    let may_create = target.served.resource.behaviour.create_on_update && target.subresource.is_empty();
+    let exists = || call.server.cache.collection(target.storage_key()).get(&target.id()).is_some();
+    if may_create && !exists() {
+        call.server.cache.fresh().await?;
+        if !exists() && object::uid(&object).is_empty() {
+            let created = create_object(call, target, object, &options, Tracking::Needed).await?;
+            return Ok(Written { object: created, created: true });
+        }
+    }
+    let outcome = change(call, target, &options, |old| {
+        prepare::check_resource_version(target, &object, old)?;
+        Ok(Candidate::Untracked(object.clone()))
+    })
+    .await?;
+    Ok(Written { object: outcome.into_object(), created: false })
+}
+
+/// What a PUT or patch makes of the current object.
+#[derive(Debug)]
+pub(crate) enum Candidate {
+    /// Managed fields are still to be worked out.
+    Untracked(Value),
+    /// Server-side apply has done so.
+    Tracked(Value),
+}
+
+/// Puts a changed object through defaults, admission, preparation and validation, and writes it.
+pub(crate) async fn change(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    make: impl Fn(&Value) -> Result<Candidate, ApiError> + Send + Sync,
+) -> Result<Outcome, ApiError> {
+    let outcome = call
+        .server
+        .write(target, options.dry_run, |current| {
+            let old = current.ok_or_else(|| target.not_found())?;
+            next_state(call, target, options, old, make(old)?)
+        })
+        .await?;
+    if !options.dry_run {
+        admission::after_write(call, target).await;
+    }
+    Ok(outcome)
+}
+
+fn next_state(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    old: &Value,
+    candidate: Candidate,
+) -> Result<Decision, ApiError> {
+    let (mut new, tracked) = match candidate {
+        Candidate::Untracked(new) => (new, false),
+        Candidate::Tracked(new) => (new, true),
+    };
+    prepare::default(target, &mut new);
+    // A client need not repeat the metadata that only the server sets.
+    if object::uid(&new).is_empty() {
+        object::set_meta(&mut new, "uid", object::uid(old));
+    }
+    admission::admit_update(call, target, &mut new, old)?;
+    if !tracked {
+        prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
+            croft_apply::track_update(cx, Some(old), &mut new)
+        })
+        .map_err(|e| ApiError::bad_request(e.to_string()))?;
+    }
+    prepare::for_update(target, &mut new, old)?;
+    admission::complete(call, target, &mut new, Some(old))?;
+    prepare::validate_update(target, &new, old)?;
+    for text in (target.served.resource.behaviour.warnings)(&new) {
+        call.warn(text);
+    }
+    if is_finished(target, &new) {
+        return Ok(Decision::Delete(new));
+    }
+    if prepare::is_unchanged(&new, old) {
+        return Ok(Decision::Keep);
+    }
+    Ok(Decision::Put(new))
+}
+
+/// Being deleted, and nothing holds it any longer.
+pub(crate) fn is_finished(target: &Target, object: &Value) -> bool {
+    object::deletion_timestamp(object).is_some()
+        && object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default() == 0
+        && object::finalizers(object).is_empty()
+        && !admission::namespace_holds(target, object)
+}
+
+fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+    let name = object::name(object);
+    if name.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        )));
+    }
+    if name != target.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
+    }
+    let namespace = object::namespace(object);
+    if !namespace.is_empty() && !target.namespace.is_empty() && namespace != target.namespace {
+        return Err(ApiError::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
+            target.namespace
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! The one road by which objects change.
+//!
+//! A writer is a function from the current object to a [`Decision`]. It may run several times:
+//! the decision is committed only if the object is still the one it was made for. The first try
+//! works on the cache, which may lag behind the store by a moment; a refusal or a "nothing to do"
+//! is believed only once the cache is known to be fresh.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use croft_meta::{ApiError, Gvk, Revision, object};
+use croft_store::{Compare, LeaseId, Op, Txn, TxnResult};
+use serde_json::Value;
+
+use crate::cache::{self, Object, store_error};
+use crate::call::Target;
+use crate::encoding;
+use crate::server::ApiServer;
+
+/// What a writer wants done.
+#[derive(Debug)]
+pub(crate) enum Decision {
+    Put(Value),
+    /// Remove it; the value is its last state.
+    Delete(Value),
+    /// Leave it as it is.
+    Keep,
+}
+
+/// What came of a write. Objects are in the version of the request.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Created(Value),
+    Updated(Value),
+    Deleted(Value),
+    Unchanged(Value),
+}
+
+impl Outcome {
+    pub(crate) fn object(&self) -> &Value {
+        match self {
+            Self::Created(v) | Self::Updated(v) | Self::Deleted(v) | Self::Unchanged(v) => v,
+        }
+    }
+
+    pub(crate) fn into_object(self) -> Value {
+        match self {
+            Self::Created(v) | Self::Updated(v) | Self::Deleted(v) | Self::Unchanged(v) => v,
+        }
+    }
+}
+
+/// Beyond this a single object is being fought over; the client had better come back later.
+const MAX_TRIES: usize = 100;
+
+/// Events are kept for an hour.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
+/// One lease serves all events of this long, so that there are few leases.
+const EVENT_LEASE_REUSE: Duration = Duration::from_secs(60);
+
+/// The lease that new events are put under.
+#[derive(Debug, Default)]
+pub(crate) struct EventLease(tokio::sync::Mutex<Option<(LeaseId, Instant)>>);
+
+impl ApiServer {
+    /// Runs `decide` on the current object (`None` if there is none) until its decision is committed.
+    pub(crate) async fn write(
+        &self,
+        target: &Target,
+        dry_run: bool,
+        mut decide: impl FnMut(Option<&Value>) -> Result<Decision, ApiError> + Send,
+    ) -> Result<Outcome, ApiError> {
+        let collection = self.cache.collection(target.storage_key());
+        let id = target.id();
+        let mut is_fresh = false;
+        for _ in 0..MAX_TRIES {
+            let current = collection.get(&id);
+            let old = current.as_deref().map(|o| in_version(o, target));
+            let decision = decide(old.as_ref());
+            if !is_fresh && matches!(decision, Err(_) | Ok(Decision::Keep)) {
+                self.cache.fresh().await?;
+                is_fresh = true;
+                if !same(current.as_ref(), collection.get(&id).as_ref()) {
+                    continue;
+                }
+            }
+            let decision = decision?;
+            if let Decision::Keep = decision {
+                return old.map(Outcome::Unchanged).ok_or_else(|| target.not_found());
+            }
+            let revision = current.as_ref().map_or(Revision::ZERO, |o| o.revision);
+            if dry_run {
+                return Ok(outcome(decision, old.is_some(), revision));
+            }
+            match self.commit(target, &id, &decision, revision).await? {
+                TxnResult::Committed(revision) => return Ok(outcome(decision, old.is_some(), revision)),
+                TxnResult::Conflict(seen) => {
+                    self.cache.reached(seen).await?;
+                    is_fresh = true;
+                }
+            }
+        }
+        Err(ApiError::too_many_requests("the object is being changed too often; try again", 1))
+    }
+
+    async fn commit(
+        &self,
+        target: &Target,
+        id: &str,
+        decision: &Decision,
+        expected: Revision,
+    ) -> Result<TxnResult, ApiError> {
+        let key = format!("{}{}/{id}", cache::ROOT, target.storage_key());
+        let op = match decision {
+            Decision::Put(object) => {
+                Op::Put { key: key.clone(), value: to_stored(object, target), lease: self.lease_for(target).await? }
+            }
+            Decision::Delete(_) | Decision::Keep => Op::Delete { key: key.clone() },
+        };
+        let txn = Txn { compare: vec![Compare { key, revision: expected }], ops: vec![op] };
+        let started = Instant::now();
+        let result = self.store.txn(txn).await.map_err(store_error);
+        self.metrics.observe_store("txn", started.elapsed());
+        result
+    }
+
+    async fn lease_for(&self, target: &Target) -> Result<Option<LeaseId>, ApiError> {
+        if target.storage_key() != "core/events" {
+            return Ok(None);
+        }
+        let mut slot = self.event_lease.0.lock().await;
+        if let Some((lease, made)) = *slot
+            && made.elapsed() < EVENT_LEASE_REUSE
+        {
+            return Ok(Some(lease));
+        }
+        let lease = self.store.lease_grant(EVENT_TTL + EVENT_LEASE_REUSE).await.map_err(store_error)?;
+        *slot = Some((lease, Instant::now()));
+        Ok(Some(lease))
+    }
+}
+
+fn same(a: Option<&Arc<Object>>, b: Option<&Arc<Object>>) -> bool {
+    a.map(|o| o.revision) == b.map(|o| o.revision)
+}
+
+fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
+    match decision {
+        Decision::Put(mut object) => {
+            if revision != Revision::ZERO {
+                object::set_meta(&mut object, "resourceVersion", revision.to_string());
+            }
+            if existed { Outcome::Updated(object) } else { Outcome::Created(object) }
+        }
+        Decision::Delete(mut object) => {
+            object::set_meta(&mut object, "resourceVersion", revision.to_string());
+            Outcome::Deleted(object)
+        }
+        Decision::Keep => Outcome::Unchanged(Value::Null),
+    }
+}
+
+/// A cached object, parsed, in the version that the target names.
+pub(crate) fn in_version(stored: &Object, target: &Target) -> Value {
+    let mut object = stored.json();
+    convert(&mut object, target, &target.gvk());
+    object
+}
+
+fn to_stored(object: &Value, target: &Target) -> Bytes {
+    let gvk = storage_gvk(target);
+    if object::gvk(object) == gvk {
+        return encoding::to_stored(object);
+    }
+    let mut object = object.clone();
+    convert(&mut object, target, &gvk);
+    encoding::to_stored(&object)
+}
+
+/// The type under which a target's objects are stored. Two resources may share one storage; its key says whose it is.
+pub(crate) fn storage_gvk(target: &Target) -> Gvk {
+    let resource = &target.served.resource;
+    let group = resource.storage_key.split('/').next().filter(|g| *g != "core").unwrap_or_default();
+    Gvk::new(group, &resource.storage_version, &resource.names.kind)
+}
+
+fn convert(object: &mut Value, target: &Target, to: &Gvk) {
+    if object::gvk(object) == *to {
+        return;
+    }
+    match target.served.resource.behaviour.convert {
+        Some(convert) => convert(object, to),
+        None => object["apiVersion"] = Value::from(to.api_version()),
+    }
+}
