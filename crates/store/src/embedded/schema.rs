@@ -96,7 +96,8 @@ fn prepare_writer(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cell_size_check", true)?;
     let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if format == 0 {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if format == 0 && tables == 0 {
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {TABLES}
              PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT}; COMMIT;"
