@@ -4,10 +4,13 @@
 //! validation (CEL rules included), patch strategies and server-side apply. It is made from the
 //! OpenAPI v3 JSON of a CustomResourceDefinition or of a built-in kind.
 //!
-//! A custom resource on its way in is pruned, defaulted and validated; a built-in kind is decoded.
+//! A custom resource on its way in is [`prune()`]d, [`apply_defaults`]ed, [`validate()`]d and checked
+//! against its [`CelRules`]; a built-in kind is [`decode()`]d. [`check_structural`] is what a
+//! CustomResourceDefinition itself must pass.
 //!
 //! Pure: no I/O, no clock. Start reading at [`Schema`], then [`Schema::from_json`].
 
+pub mod cel;
 mod decode;
 mod defaults;
 mod duplicates;
@@ -16,10 +19,12 @@ mod model;
 mod parse;
 mod pattern;
 mod prune;
+mod structural;
 #[cfg(test)]
 mod testing;
 mod validate;
 
+pub use cel::CelRules;
 pub use decode::{Unknown, decode};
 pub use defaults::apply_defaults;
 pub use duplicates::duplicate_fields;
@@ -28,4 +33,5 @@ pub use model::{Additional, Constraints, ListType, PatchStrategy, Schema, Type};
 pub use parse::SchemaError;
 pub use pattern::CompiledPattern;
 pub use prune::{prune, prune_resource};
+pub use structural::check_structural;
 pub use validate::{validate, validate_lists};

@@ -23,7 +23,13 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new(&translate(pattern)).build().map_err(|err| {
         let text = err.to_string();
         // The last line says what is wrong; the lines before it draw the place.
-        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let reason = match text.lines().last().unwrap_or_default().trim_start_matches("error: ") {
+            "unclosed group" => "missing closing )",
+            "unopened group" => "unexpected )",
+            "unclosed character class" => "missing closing ]",
+            "repetition operator missing expression" => "missing argument to repetition operator",
+            other => other,
+        };
         format!("error parsing regexp: {reason}: `{pattern}`")
     })
 }

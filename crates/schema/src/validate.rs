@@ -11,6 +11,7 @@ use croft_meta::field::go_quote;
 use croft_meta::{FieldError, FieldErrors, FieldPath};
 use serde_json::{Map, Value};
 
+pub(crate) use self::embedded::validate as validate_embedded;
 pub(crate) use self::lists::correlate;
 pub use self::lists::validate_lists;
 use crate::formats;

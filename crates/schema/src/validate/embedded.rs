@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::model::{Additional, Schema};
 
-pub(super) fn validate(schema: &Schema, value: &Value, path: &FieldPath) -> FieldErrors {
+pub(crate) fn validate(schema: &Schema, value: &Value, path: &FieldPath) -> FieldErrors {
     let mut errors = Vec::new();
     walk(schema, value, path, &mut errors);
     errors

@@ -1,0 +1,431 @@
+//! CEL rules (`x-kubernetes-validations`): compiled once per schema, evaluated on every write.
+//!
+//! The language and Kubernetes' functions come from kube-cel; which value a rule sees, which old
+//! value it is compared with, and the texts of its errors follow apiextensions-apiserver.
+//!
+//! Rules come from users: they are checked for shapes that the interpreter cannot take, and the work
+//! that one request may cause is bounded before it is done.
+
+mod check;
+mod field_path;
+mod stack;
+mod value;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use croft_meta::quantity::QuantityError;
+use croft_meta::{FieldError, FieldErrors, FieldPath};
+use kube_cel::cel::objects::OptionalValue;
+use kube_cel::cel::{Context, ExecutionError, Program, Value as CelValue};
+use serde_json::Value;
+
+use self::check::Weight;
+pub(crate) use self::field_path::normalise as normalise_field_path;
+use self::value::Converter;
+use crate::model::{Additional, ListType, Schema, Type};
+use crate::validate::correlate;
+
+/// What one request may spend, in upstream's units: about one per step of a rule.
+const BUDGET: u64 = 10_000_000;
+const MESSAGE_MAX_BYTES: usize = 5 << 10;
+
+/// All rules of a schema.
+#[derive(Debug)]
+pub struct CelRules {
+    root: Option<Node>,
+    /// Some rule needs more stack than a worker thread has.
+    is_deep: bool,
+}
+
+/// The rules at one place of the schema, and below it.
+#[derive(Debug)]
+struct Node {
+    schema: Arc<Schema>,
+    rules: Vec<Rule>,
+    properties: BTreeMap<String, Node>,
+    additional: Option<Box<Node>>,
+    items: Option<Box<Node>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    text: String,
+    program: Program,
+    message: String,
+    message_program: Option<Program>,
+    /// Appended to the path of the node.
+    field_path: String,
+    reason: String,
+    uses_old_self: bool,
+    optional_old_self: bool,
+    weight: Weight,
+}
+
+impl CelRules {
+    /// Compiles every rule. `path` is where the schema stands in its CustomResourceDefinition.
+    pub fn compile(schema: &Schema, path: &FieldPath) -> Result<Self, FieldErrors> {
+        if !has_rules(schema) {
+            return Ok(Self { root: None, is_deep: false });
+        }
+        let compile = || {
+            let mut errors = Vec::new();
+            let root = compile_node(&Arc::new(schema.clone()), path, None, true, &mut errors);
+            (root, errors)
+        };
+        let (root, errors) = stack::with_room(compile).map_err(|err| vec![internal_error(path, &err)])?;
+        let is_deep = root.as_ref().is_some_and(Node::is_deep);
+        if errors.is_empty() { Ok(Self { root, is_deep }) } else { Err(errors) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// What the rules say about an object, and about its change if there was one.
+    pub fn evaluate(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
+        self.evaluate_at(&FieldPath::root(), new, old)
+    }
+
+    /// The same for a value that stands at `path`.
+    pub(crate) fn evaluate_at(&self, path: &FieldPath, new: &Value, old: Option<&Value>) -> FieldErrors {
+        let Some(root) = &self.root else { return Vec::new() };
+        let run = || run(root, path, new, old);
+        if !self.is_deep {
+            return run();
+        }
+        stack::with_room(run).unwrap_or_else(|err| vec![internal_error(path, &err)])
+    }
+
+    /// Rules are not run on an object whose shape is already known to be wrong; upstream says so with this error.
+    pub fn skipped_because_of(errors: &FieldErrors) -> Option<FieldError> {
+        use croft_meta::field::FieldErrorKind as Kind;
+        let blocks = |kind| {
+            matches!(kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::Duplicate | Kind::TypeInvalid)
+        };
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                      errors to complete validation";
+        let blocked = errors.iter().any(|error| blocks(error.kind));
+        blocked.then(|| FieldError::invalid(&FieldPath::root(), Value::Null, detail))
+    }
+}
+
+fn run(root: &Node, path: &FieldPath, new: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut run = Run { budget: BUDGET, stopped: false, errors: Vec::new() };
+    let ratchet = Ratchet { current: old.map(|old| (new, old)), parent: None };
+    run.node(root, path, new, old, ratchet);
+    run.errors
+}
+
+fn internal_error(path: &FieldPath, err: &std::io::Error) -> FieldError {
+    let kind = croft_meta::field::FieldErrorKind::InternalError;
+    FieldError { kind, field: path.clone(), value: Value::Null, detail: err.to_string() }
+}
+
+fn has_rules(schema: &Schema) -> bool {
+    let additional = match &schema.additional {
+        Additional::Schema(values) => has_rules(values),
+        Additional::None => false,
+    };
+    schema.rules.is_some()
+        || additional
+        || schema.items.as_deref().is_some_and(has_rules)
+        || schema.properties.values().any(|property| has_rules(property))
+}
+
+impl Node {
+    fn is_deep(&self) -> bool {
+        self.rules.iter().any(|rule| rule.weight.is_deep())
+            || self.properties.values().any(Self::is_deep)
+            || self.additional.as_deref().is_some_and(Self::is_deep)
+            || self.items.as_deref().is_some_and(Self::is_deep)
+    }
+}
+
+/// `uncorrelatable` is the list below which no old value can be found.
+fn compile_node(
+    schema: &Arc<Schema>,
+    path: &FieldPath,
+    uncorrelatable: Option<&FieldPath>,
+    is_resource: bool,
+    errors: &mut FieldErrors,
+) -> Option<Node> {
+    let mut properties = BTreeMap::new();
+    for (name, property) in &schema.properties {
+        let at = path.child("properties").key(name);
+        if let Some(node) = compile_node(property, &at, uncorrelatable, false, errors) {
+            properties.insert(name.clone(), node);
+        }
+    }
+    let additional = match &schema.additional {
+        Additional::Schema(values) => {
+            compile_node(values, &path.child("additionalProperties"), uncorrelatable, false, errors)
+        }
+        Additional::None => None,
+    };
+    let is_map = matches!(schema.list_type, ListType::Map(_));
+    let below = uncorrelatable.or(Some(path).filter(|_| !is_map));
+    let items = schema.items.as_ref().and_then(|items| compile_node(items, &path.child("items"), below, false, errors));
+    let mut rules = Vec::new();
+    for (index, json) in schema.rules.as_ref().and_then(Value::as_array).into_iter().flatten().enumerate() {
+        let at = path.child("x-kubernetes-validations").index(index);
+        match Rule::compile(json, schema, &at, uncorrelatable, is_resource) {
+            Ok(rule) => rules.push(rule),
+            Err(found) => errors.extend(found),
+        }
+    }
+    let empty = rules.is_empty() && properties.is_empty() && additional.is_none() && items.is_none();
+    (!empty).then(|| Node {
+        schema: Arc::clone(schema),
+        rules,
+        properties,
+        additional: additional.map(Box::new),
+        items: items.map(Box::new),
+    })
+}
+
+impl Rule {
+    fn compile(
+        json: &Value,
+        schema: &Schema,
+        path: &FieldPath,
+        uncorrelatable: Option<&FieldPath>,
+        is_resource: bool,
+    ) -> Result<Self, FieldErrors> {
+        let text = |name: &str| json[name].as_str().unwrap_or_default().trim().to_owned();
+        let invalid = |at: &str, detail: String| FieldError::invalid(&path.child(at), as_internal(json), detail);
+        let (source, message_source) = (text("rule"), text("messageExpression"));
+        let optional_old_self = json["optionalOldSelf"] == Value::Bool(true);
+        let mut errors = Vec::new();
+
+        let compiled = check::compile(&source, schema, check::Wants::Bool, optional_old_self, is_resource);
+        let compiled = compiled.map_err(|why| errors.push(invalid("rule", why))).ok();
+        let message = (!message_source.is_empty())
+            .then(|| check::compile(&message_source, schema, check::Wants::String, optional_old_self, is_resource));
+        let message = message.and_then(|m| m.map_err(|why| errors.push(invalid("messageExpression", why))).ok());
+        let uses_old_self = compiled.as_ref().is_some_and(|(program, _)| program.references().has_variable("oldSelf"));
+        if let (true, Some(list)) = (uses_old_self, uncorrelatable) {
+            let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
+            errors.push(FieldError::invalid(&path.child("rule"), source.as_str(), detail));
+        }
+        if !uses_old_self && compiled.is_some() && json["optionalOldSelf"].is_boolean() {
+            let detail = "may not be set if oldSelf is not used in rule";
+            errors.push(FieldError::invalid(&path.child("optionalOldSelf"), json["optionalOldSelf"].clone(), detail));
+        }
+        let Some((program, mut weight)) = compiled.filter(|_| errors.is_empty()) else { return Err(errors) };
+        Ok(Self {
+            text: source,
+            program,
+            message: text("message"),
+            message_program: message.map(|(program, message_weight)| {
+                weight.add(message_weight);
+                program
+            }),
+            field_path: normalise_field_path(schema, &text("fieldPath")).unwrap_or_default(),
+            reason: text("reason"),
+            uses_old_self,
+            optional_old_self,
+            weight,
+        })
+    }
+
+    /// How errors call the rule.
+    fn name(&self) -> &str {
+        if self.message.is_empty() { &self.text } else { &self.message }
+    }
+
+    fn failure(&self, path: &FieldPath, type_name: &str, detail: String) -> FieldError {
+        match self.reason.as_str() {
+            "FieldValueForbidden" => FieldError::forbidden(path, detail),
+            "FieldValueRequired" => FieldError::required(path, detail),
+            "FieldValueDuplicate" => FieldError::duplicate(path, type_name),
+            _ => FieldError::invalid(path, type_name, detail),
+        }
+    }
+}
+
+/// Upstream quotes its internal form of a rule, whose field names start with capitals.
+fn as_internal(rule: &Value) -> Value {
+    let text = |name: &str| rule[name].as_str().unwrap_or_default();
+    serde_json::json!({
+        "Rule": text("rule"), "Message": text("message"), "MessageExpression": text("messageExpression"),
+        "Reason": rule["reason"], "FieldPath": text("fieldPath"), "OptionalOldSelf": rule["optionalOldSelf"],
+    })
+}
+
+/// Whether errors may be dropped because nothing changed: the value with its old one, or else the
+/// nearest enclosing value that has an old one.
+#[derive(Clone, Copy)]
+struct Ratchet<'a> {
+    current: Option<(&'a Value, &'a Value)>,
+    parent: Option<(&'a Value, &'a Value)>,
+}
+
+impl<'a> Ratchet<'a> {
+    fn is_unchanged(self) -> bool {
+        self.current.or(self.parent).is_some_and(|(new, old)| new == old)
+    }
+
+    fn down(self, new: &'a Value, old: Option<&'a Value>) -> Self {
+        if self.current.is_none() {
+            return self;
+        }
+        Self { current: old.map(|old| (new, old)), parent: self.current }
+    }
+}
+
+struct Run {
+    budget: u64,
+    stopped: bool,
+    errors: FieldErrors,
+}
+
+impl Run {
+    fn node<'a>(
+        &mut self,
+        node: &Node,
+        path: &FieldPath,
+        new: &'a Value,
+        old: Option<&'a Value>,
+        ratchet: Ratchet<'a>,
+    ) {
+        // Rules see values, not their absence: those about null stand at the parent.
+        if new.is_null() || self.stopped {
+            return;
+        }
+        self.rules(node, path, new, old.filter(|old| !old.is_null()), ratchet);
+        match new {
+            Value::Array(list) => {
+                let Some(items) = &node.items else { return };
+                for (index, item) in list.iter().enumerate() {
+                    let old = old.and_then(|old| correlate(&node.schema.list_type, item, old));
+                    self.node(items, &path.index(index), item, old, ratchet.down(item, old));
+                }
+            }
+            Value::Object(map) => {
+                for (key, value) in map {
+                    let old = old.and_then(|old| old.get(key));
+                    // Both sides were converted to the same version, so these say nothing about a change.
+                    let is_type_meta = ratchet.parent.is_none() && (key == "apiVersion" || key == "kind");
+                    let below =
+                        if is_type_meta { Ratchet { current: None, parent: None } } else { ratchet.down(value, old) };
+                    if let Some(property) = node.properties.get(key) {
+                        self.node(property, &path.child(key), value, old, below);
+                    } else if let Some(additional) = &node.additional {
+                        self.node(additional, &path.key(key), value, old, below);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn rules(&mut self, node: &Node, path: &FieldPath, new: &Value, old: Option<&Value>, ratchet: Ratchet<'_>) {
+        if node.rules.is_empty() {
+            return;
+        }
+        let mut converter = Converter::default();
+        let this = converter.convert(new, Some(&node.schema));
+        let before = old.map(|old| converter.convert(old, Some(&node.schema)));
+        let (longest_list, longest_text) = converter.longest();
+        let type_name = type_name(node.schema.ty);
+        for rule in &node.rules {
+            if rule.uses_old_self && before.is_none() && !rule.optional_old_self {
+                continue;
+            }
+            let cost = rule.weight.cost(longest_list, longest_text);
+            if cost > self.budget {
+                let detail =
+                    "validation failed due to running out of cost budget, no further validation rules will be run";
+                self.errors.push(FieldError::invalid(path, type_name, detail));
+                self.stopped = true;
+                return;
+            }
+            self.budget -= cost;
+            let mut scope = value::CONTEXT.new_inner_scope();
+            scope.add_variable_from_value("self", this.clone());
+            if rule.optional_old_self {
+                let optional = before.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+                scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(optional)));
+            } else if let Some(before) = &before {
+                scope.add_variable_from_value("oldSelf", before.clone());
+            }
+            let error = match rule.program.execute(&scope) {
+                Ok(CelValue::Bool(true)) => continue,
+                Ok(_) => {
+                    let at = extend(path, &rule.field_path);
+                    let error = rule.failure(&at, type_name, message(rule, &scope));
+                    if !rule.uses_old_self && ratchet.is_unchanged() {
+                        continue;
+                    }
+                    error
+                }
+                Err(err) => FieldError::invalid(path, type_name, evaluation_text(&err, rule.name())),
+            };
+            self.errors.push(error);
+        }
+    }
+}
+
+/// `field_path` may start with a key in brackets.
+fn extend(path: &FieldPath, field_path: &str) -> FieldPath {
+    if field_path.is_empty() {
+        path.clone()
+    } else if field_path.starts_with('[') {
+        FieldPath::new(format!("{}{field_path}", path.as_str()))
+    } else {
+        path.child(field_path)
+    }
+}
+
+/// The rule's own message expression if it works, its message, or what it says.
+fn message(rule: &Rule, scope: &Context<'_>) -> String {
+    if let Some(Ok(CelValue::String(text))) = rule.message_program.as_ref().map(|program| program.execute(scope)) {
+        let text = text.trim();
+        if !text.is_empty() && text.len() <= MESSAGE_MAX_BYTES && !text.contains('\n') {
+            return text.to_owned();
+        }
+    }
+    if rule.message.is_empty() { format!("failed rule: {}", rule.text) } else { rule.message.clone() }
+}
+
+/// The interpreter's error in cel-go's words.
+fn evaluation_text(err: &ExecutionError, rule: &str) -> String {
+    let text = match err {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::FunctionError { function, .. } if function == "quantity" => QuantityError::Format.to_string(),
+        ExecutionError::FunctionError { message, .. } => message.clone(),
+        ExecutionError::NoSuchOverload
+        | ExecutionError::UnsupportedBinaryOperator(..)
+        | ExecutionError::UnsupportedUnaryOperator(..)
+        | ExecutionError::ValuesNotComparable(..)
+        | ExecutionError::UnexpectedType { .. } => {
+            return format!(
+                "'no such overload': call arguments did not match a supported operator, function or macro signature \
+                 for rule: {rule}"
+            );
+        }
+        // The others quote whole values; one line of them is enough.
+        other => other.to_string().chars().take(256).collect(),
+    };
+    format!("{text} evaluating rule: {rule}")
+}
+
+fn type_name(ty: Type) -> &'static str {
+    match ty {
+        Type::Any | Type::IntOrString => "",
+        Type::Object => "object",
+        Type::Array => "array",
+        Type::String => "string",
+        Type::Integer => "integer",
+        Type::Number => "number",
+        Type::Boolean => "boolean",
+    }
+}
+
+#[cfg(test)]
+mod tests;

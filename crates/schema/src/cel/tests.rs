@@ -1,0 +1,170 @@
+use serde_json::json;
+
+use super::*;
+
+fn rules(schema: &Value) -> CelRules {
+    CelRules::compile(&Schema::from_json(schema).expect("valid"), &FieldPath::root()).expect("compiles")
+}
+
+fn texts(errors: &FieldErrors) -> Vec<String> {
+    let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    texts.sort();
+    texts
+}
+
+/// What a Kubernetes 1.34 API server answered for the same rules and objects.
+#[test]
+fn errors_are_those_of_kubernetes() {
+    let golden: Value = serde_json::from_str(include_str!("../../testdata/cel.json")).expect("JSON");
+    let rules = rules(&golden["schema"]);
+    let cases = golden["cases"].as_array().expect("list");
+    assert!(cases.len() > 60);
+    for case in cases {
+        let old = Some(&case["old"]).filter(|old| !old.is_null());
+        let errors = json!(texts(&rules.evaluate(&case["new"], old)));
+        assert_eq!(errors, case["errors"], "{}", case["new"]);
+    }
+}
+
+#[test]
+fn rules_that_cannot_work_are_refused() {
+    let path = FieldPath::new("s");
+    let cases = [
+        ("self.nope == 1", "ERROR: <input>:1:5: undefined field 'nope'\n | self.nope == 1\n | ....^"),
+        ("foo == 1", "ERROR: <input>:1:1: undeclared reference to 'foo' (in container '')\n | foo == 1\n | ^"),
+        ("self.x", "cel expression must evaluate to a bool"),
+        ("self.x ==", "compilation failed: ERROR: <input>:1:"),
+    ];
+    for (rule, want) in cases {
+        let schema = json!({"type": "object", "properties": {"x": {"type": "string"}},
+            "x-kubernetes-validations": [{"rule": rule}]});
+        let errors = CelRules::compile(&Schema::from_json(&schema).expect("valid"), &path).expect_err(rule);
+        assert_eq!(errors[0].field.as_str(), "s.x-kubernetes-validations[0].rule");
+        assert!(errors[0].detail.contains(want), "{}", errors[0].detail);
+    }
+}
+
+#[test]
+fn old_self_needs_a_list_that_can_be_correlated() {
+    let rule = json!([{"rule": "self == oldSelf"}]);
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array",
+        "items": {"type": "string", "x-kubernetes-validations": rule}}}});
+    let errors =
+        CelRules::compile(&Schema::from_json(&schema).expect("valid"), &FieldPath::new("s")).expect_err("list");
+    assert_eq!(
+        errors[0].to_string(),
+        "s.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: \"self == oldSelf\": oldSelf cannot be \
+         used on the uncorrelatable portion of the schema within s.properties[l]"
+    );
+}
+
+#[test]
+fn what_did_not_change_may_stay_invalid() {
+    let rules = rules(&json!({"type": "object", "properties": {
+        "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]},
+        "b": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0 || oldSelf > 0"}]},
+    }}));
+    let cases = [
+        (json!({"a": -1}), json!({"a": -1, "b": 1}), true),
+        (json!({"a": -1}), json!({"a": -2}), false),
+        (json!({"b": -1}), json!({"b": -1}), false),
+    ];
+    for (old, new, want) in cases {
+        assert_eq!(rules.evaluate(&new, Some(&old)).is_empty(), want, "{old} {new}");
+    }
+}
+
+#[test]
+fn work_is_bounded_before_it_is_done() {
+    let rules = rules(&json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [
+        {"rule": "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))"}]}));
+    let list: Vec<u32> = (0..1000).collect();
+    let errors = texts(&rules.evaluate(&json!(list), None));
+    let want = "validation failed due to running out of cost budget, no further validation rules will be run";
+    assert!(errors.len() == 1 && errors[0].ends_with(want), "{errors:?}");
+    assert_eq!(texts(&rules.evaluate(&json!([1, 2, 3]), None)), Vec::<String>::new());
+}
+
+#[test]
+fn hostile_rules_are_errors_not_crashes() {
+    let deep = |open: &str, close: &str, n: usize| format!("{}true{}", open.repeat(n), close.repeat(n));
+    let hostile = [
+        deep("(", ")", 5000),
+        deep("!", "", 5000),
+        deep("[", "][0]", 5000),
+        vec!["1"; 5000].join("+") + " > 0",
+        vec!["self"; 5000].join("."),
+        "Foo{a: 1} == 1".to_owned(),
+        "self{a: 1}".to_owned(),
+        "{'a': 1}.b".to_owned(),
+        "[1][9223372036854775807] == 1".to_owned(),
+        "-9223372036854775808 / -1 > 0".to_owned(),
+        "-9223372036854775808 % -1 == 0".to_owned(),
+        "string(self).format([1,2]) == ''".to_owned(),
+        "'%d'.format([]) == ''".to_owned(),
+        "self.matches('(')".to_owned(),
+        "'abc'.substring(2, 1) == ''".to_owned(),
+        "'é'.charAt(9) == ''".to_owned(),
+        "timestamp('9999-12-31T23:59:59Z') + duration('999999h') > timestamp('2000-01-01T00:00:00Z')".to_owned(),
+        "duration('9223372036s') + duration('9223372036s') > duration('1s')".to_owned(),
+        "int(1e300) == 1".to_owned(),
+        "uint(-1) == 1u".to_owned(),
+        "bytes('a')[7] == 1".to_owned(),
+        "\u{0}".to_owned(),
+        String::new(),
+    ];
+    for rule in hostile {
+        let schema = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
+        if let Ok(rules) = CelRules::compile(&Schema::from_json(&schema).expect("valid"), &FieldPath::root()) {
+            rules.evaluate(&json!("abc"), None);
+        }
+    }
+}
+
+/// The interpreter indexes arguments; a call with too few, too many or odd ones must be an error.
+#[test]
+fn odd_calls_are_errors_not_crashes() {
+    let functions = "abs all bitAnd bitShiftLeft base64.decode base64.encode bool bytes ceil charAt cidr compareTo contains \
+        containsCIDR containsIP dyn double duration endsWith exists exists_one family filter find findAll flatten format \
+        format.named getDate getDayOfMonth getDayOfWeek getDayOfYear getEscapedPath getFullYear getHost getHostname getHours \
+        getMilliseconds getMinutes getMonth getPort getQuery getScheme getSeconds has hasValue in indexOf int ip ip.isCanonical \
+        isCIDR isGreaterThan isIP isInteger isLessThan isQuantity isSemver isSorted isURL join jsonpatch.escapeKey \
+        lastIndexOf lowerAscii major map masked matches math.abs math.bitShiftLeft math.ceil math.greatest math.least \
+        math.round max min minor optMap optFlatMap optional.none range optional.of optional.ofNonZeroValue or orValue patch \
+        prefixLength quantity range replace reverse round semver sets.contains sets.equivalent sets.intersects sign size \
+        slice sort sortBy split sqrt startsWith string strings.quote sub substring sum timestamp transformList trim type \
+        uint upperAscii url validate value add asApproximateFloat asInteger distinct first last lists.range";
+    let values = ["-1", "[1,'a']", "self"];
+    let mut calls = Vec::new();
+    for function in functions.split_whitespace() {
+        calls.push(format!("{function}()"));
+        for value in values {
+            calls.push(format!("{function}({value})"));
+            calls.push(format!("{value}.{function}()"));
+            for other in ["'é'", "9223372036854775807"] {
+                calls.push(format!("{function}({value}, {other})"));
+                calls.push(format!("{value}.{function}({other})"));
+                calls.push(format!("{value}.{function}({other}, {value})"));
+            }
+        }
+    }
+    let schema = Schema { ty: Type::String, ..Schema::default() };
+    let context = &*value::CONTEXT;
+    let mut ran = 0;
+    for call in calls {
+        let Ok((program, _)) = check::compile(&call, &schema, check::Wants::Bool, false, false) else { continue };
+        let mut scope = context.new_inner_scope();
+        scope.add_variable_from_value("self", CelValue::String(Arc::new("abc".to_owned())));
+        drop(program.execute(&scope));
+        ran += 1;
+    }
+    assert!(ran > 500, "{ran}");
+}
+
+#[test]
+fn rules_do_not_run_on_a_wrong_shape() {
+    let at = FieldPath::new("spec");
+    assert!(CelRules::skipped_because_of(&vec![FieldError::invalid(&at, 1, "")]).is_none());
+    let error = CelRules::skipped_because_of(&vec![FieldError::required(&at, "")]).expect("blocked");
+    assert!(error.to_string().starts_with("<nil>: Invalid value: null: some validation rules were not checked"));
+}

@@ -1,0 +1,212 @@
+//! JSON as the values that rules see: typed by the schema, with field names that CEL can spell.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use base64::Engine;
+use kube_cel::KubeCelExt;
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{Context, Program, ResolveResult, Value as CelValue};
+use serde_json::{Number, Value};
+
+use crate::model::{Additional, Schema, Type};
+
+/// Times and durations are made by CEL's own functions.
+static TIMESTAMP: LazyLock<Program> = LazyLock::new(|| constant_program("timestamp(text)"));
+static DURATION: LazyLock<Program> = LazyLock::new(|| constant_program("duration(text)"));
+
+fn constant_program(source: &str) -> Program {
+    Program::compile(source).expect("the two sources above are valid CEL")
+}
+
+/// The names of types, which rules compare with what `type()` yields.
+pub(super) const TYPES: [&str; 11] =
+    ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
+
+/// Everything rules may call: Kubernetes' libraries, and `type()`, which the interpreter lacks.
+pub(super) static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| {
+    let mut context = Context::default().with_all();
+    context.add_function("type", |value: CelValue| -> ResolveResult { Ok(type_value(type_of(&value))) });
+    for name in TYPES {
+        context.add_variable_from_value(name, type_value(name));
+    }
+    context
+});
+
+/// A type as a value: text that no rule would write.
+fn type_value(name: &str) -> CelValue {
+    CelValue::String(Arc::new(format!("\u{0}type {name}")))
+}
+
+fn type_of(value: &CelValue) -> &'static str {
+    match value {
+        CelValue::Bool(_) => "bool",
+        CelValue::Bytes(_) => "bytes",
+        CelValue::Float(_) => "double",
+        CelValue::Duration(_) => "duration",
+        CelValue::Int(_) => "int",
+        CelValue::List(_) => "list",
+        CelValue::Map(_) => "map",
+        CelValue::Null => "null_type",
+        CelValue::String(_) => "string",
+        CelValue::Timestamp(_) => "timestamp",
+        CelValue::UInt(_) => "uint",
+        CelValue::Function(..) | CelValue::Opaque(_) => "dyn",
+    }
+}
+
+const RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// A property's name as rules spell it; `None` if they cannot.
+pub(super) fn escape(name: &str) -> Option<String> {
+    if RESERVED.contains(&name) {
+        return Some(format!("__{name}__"));
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        return None;
+    }
+    let mut out = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        if let Some(tail) = rest.strip_prefix("__") {
+            out.push_str("__underscores__");
+            rest = tail;
+            continue;
+        }
+        match c {
+            '.' => out.push_str("__dot__"),
+            '-' => out.push_str("__dash__"),
+            '/' => out.push_str("__slash__"),
+            c if c.is_ascii_alphanumeric() || c == '_' => out.push(c),
+            _ => return None,
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    Some(out)
+}
+
+/// Converts values, and remembers how long the longest list and text were.
+#[derive(Default)]
+pub(super) struct Converter {
+    longest_list: usize,
+    longest_text: usize,
+}
+
+impl Converter {
+    /// The most elements of any list or map, and the most characters of any text.
+    pub(super) fn longest(&self) -> (usize, usize) {
+        (self.longest_list, self.longest_text)
+    }
+
+    pub(super) fn convert(&mut self, value: &Value, schema: Option<&Schema>) -> CelValue {
+        match value {
+            Value::Null => CelValue::Null,
+            Value::Bool(truth) => CelValue::Bool(*truth),
+            Value::Number(number) => convert_number(number, schema.map_or(Type::Any, |s| s.ty)),
+            Value::String(text) => self.text(text, schema),
+            Value::Array(list) => {
+                self.longest_list = self.longest_list.max(list.len());
+                let items = schema.and_then(|s| s.items.as_deref());
+                CelValue::List(Arc::new(list.iter().map(|item| self.convert(item, items)).collect()))
+            }
+            Value::Object(object) => {
+                self.longest_list = self.longest_list.max(object.len());
+                let mut map = HashMap::with_capacity(object.len());
+                for (key, value) in object {
+                    let (key, child) = match schema.map(|s| (s.properties.get(key), &s.additional)) {
+                        Some((Some(property), _)) => (escape(key), Some(&**property)),
+                        // Keys of maps are data, and are looked up as they are.
+                        Some((None, Additional::Schema(values))) => (Some(key.clone()), Some(&**values)),
+                        _ => (escape(key), None),
+                    };
+                    // To rules, a field that is null is not there.
+                    let Some(key) = key.filter(|_| !value.is_null()) else { continue };
+                    map.insert(Key::String(Arc::new(key)), self.convert(value, child));
+                }
+                CelValue::Map(Map { map: Arc::new(map) })
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str, schema: Option<&Schema>) -> CelValue {
+        self.longest_text = self.longest_text.max(text.len());
+        let plain = || CelValue::String(Arc::new(text.to_owned()));
+        let format = schema
+            .filter(|s| s.ty == Type::String)
+            .and_then(|s| s.constraints.as_ref())
+            .and_then(|c| c.format.as_deref());
+        match format {
+            Some("byte") => {
+                let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+                bytes.map_or_else(|_| plain(), |bytes| CelValue::Bytes(Arc::new(bytes)))
+            }
+            Some("date-time") => call(&TIMESTAMP, text.to_owned()).unwrap_or_else(plain),
+            Some("date") => call(&TIMESTAMP, format!("{text}T00:00:00Z")).unwrap_or_else(plain),
+            Some("duration") => call(&DURATION, text.to_owned()).unwrap_or_else(plain),
+            _ => plain(),
+        }
+    }
+}
+
+fn call(program: &Program, text: String) -> Option<CelValue> {
+    let mut scope = CONTEXT.new_inner_scope();
+    scope.add_variable_from_value("text", CelValue::String(Arc::new(text)));
+    program.execute(&scope).ok()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "whole numbers within 2^53 only")]
+fn convert_number(number: &Number, ty: Type) -> CelValue {
+    let float = number.as_f64().unwrap_or(f64::NAN);
+    match (number.as_i64(), ty) {
+        (_, Type::Number) => CelValue::Float(float),
+        (Some(integer), _) => CelValue::Int(integer),
+        (None, Type::Integer) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => {
+            CelValue::Int(float as i64)
+        }
+        (None, _) => CelValue::Float(float),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_as_upstream_escapes_them() {
+        let cases = [
+            ("a", Some("a")),
+            ("my_field", Some("my_field")),
+            ("a__b", Some("a__underscores__b")),
+            ("a-b.c/d", Some("a__dash__b__dot__c__slash__d")),
+            ("namespace", Some("__namespace__")),
+            ("1a", None),
+            ("a$", None),
+            ("", None),
+        ];
+        for (name, want) in cases {
+            assert_eq!(escape(name).as_deref(), want, "{name}");
+        }
+    }
+}
