@@ -39,7 +39,7 @@ pub(crate) fn answer(
     server_address: &str,
 ) -> Option<Result<Answer, ApiError>> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    if matches!(parts.as_slice(), ["api"] | ["apis"]) && accept.iter().any(wants_aggregated) {
+    if matches!(parts.as_slice(), ["api" | "apis"]) && accept.iter().any(wants_aggregated) {
         return Some(Ok(aggregated_answer(&aggregated::document(catalog, parts[0] == "api"))));
     }
     let document = match parts.as_slice() {

@@ -71,7 +71,7 @@ impl<'a> Printer<'a> {
             Include::Metadata => partial_metadata(object, version),
             Include::Object => object.clone(),
         };
-        json!({"cells": self.cells(object, now_seconds), "object": attached})
+        members([("cells", Value::Array(self.cells(object, now_seconds))), ("object", attached)])
     }
 
     fn cells(&self, object: &Value, now_seconds: i64) -> Vec<Value> {
@@ -89,19 +89,28 @@ impl<'a> Printer<'a> {
 
 /// A whole Table. Only the first event of a watch has column definitions.
 pub(crate) fn document(version: &str, metadata: Value, columns: Option<Vec<Value>>, rows: Vec<Value>) -> Value {
-    json!({
-        "kind": "Table",
-        "apiVersion": format!("meta.k8s.io/{version}"),
-        "metadata": metadata,
-        "columnDefinitions": columns,
-        "rows": rows,
-    })
+    members([
+        ("kind", json!("Table")),
+        ("apiVersion", json!(format!("meta.k8s.io/{version}"))),
+        ("metadata", metadata),
+        ("columnDefinitions", columns.map_or(Value::Null, Value::Array)),
+        ("rows", Value::Array(rows)),
+    ])
 }
 
 /// The metadata of an object as an object of its own.
 pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
     let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
-    json!({"kind": "PartialObjectMetadata", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata})
+    members([
+        ("kind", json!("PartialObjectMetadata")),
+        ("apiVersion", json!(format!("meta.k8s.io/{version}"))),
+        ("metadata", metadata),
+    ])
+}
+
+/// An object from values that are moved in; `json!` would copy them.
+fn members<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Without columns of its own, a custom resource shows its age.

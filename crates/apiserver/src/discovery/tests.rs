@@ -85,7 +85,10 @@ fn aggregated_discovery_lists_every_group() {
     let custom = groups["items"].as_array().unwrap().last().unwrap();
     let widgets = &custom["versions"][0]["resources"][0];
     assert_eq!(widgets["responseKind"], json!({"group": "shop.example.com", "version": "v1", "kind": "Widget"}));
-    assert_eq!(widgets["subresources"][1]["responseKind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));
+    assert_eq!(
+        widgets["subresources"][1]["responseKind"],
+        json!({"group": "autoscaling", "version": "v1", "kind": "Scale"})
+    );
     let apps = &groups["items"][1]["versions"][0]["resources"][2];
     assert_eq!(
         apps,

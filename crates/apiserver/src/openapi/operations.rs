@@ -241,9 +241,10 @@ impl Maker<'_> {
         if self.has("deletecollection") {
             let what = format!("Collection{}", self.noun);
             // Upstream describes a custom collection's deletion by what it lists alone.
-            let (parameters, body) = match self.is_custom() {
-                true => (parameter::LIST, None),
-                false => (parameter::DELETE_COLLECTION, Some((Type::Meta("DeleteOptions"), false))),
+            let (parameters, body) = if self.is_custom() {
+                (parameter::LIST, None)
+            } else {
+                (parameter::DELETE_COLLECTION, Some((Type::Meta("DeleteOptions"), false)))
             };
             operations.push(Operation {
                 description: format!("delete collection of {}", self.gvk.kind),

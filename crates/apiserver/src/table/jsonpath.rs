@@ -142,17 +142,19 @@ fn descend<'a>(value: Cow<'a, Value>, out: &mut Found<'a>) {
     };
     if has_content {
         out.push(value.clone());
-        children(value).into_iter().for_each(|child| descend(child, out));
+        for child in children(value) {
+            descend(child, out);
+        }
     }
 }
 
-fn passes(left: &[Node], compare: Option<&(Operator, Vec<Node>)>, item: &Cow<'_, Value>) -> Result<bool, Mismatch> {
-    let found = walk(left, vec![item.clone()]);
+fn passes(left: &[Node], compare: Option<&(Operator, Vec<Node>)>, item: &Value) -> Result<bool, Mismatch> {
+    let found = walk(left, vec![Cow::Borrowed(item)]);
     let Some((operator, right)) = compare else {
         // Upstream takes a list that is too short for the index as a sign that there is something.
         return Ok(found.map_or(true, |found| !found.is_empty()));
     };
-    let (found, wanted) = (found?, walk(right, vec![item.clone()])?);
+    let (found, wanted) = (found?, walk(right, vec![Cow::Borrowed(item)])?);
     match (found.as_slice(), wanted.as_slice()) {
         ([], _) | (_, []) => Ok(false),
         ([found], [wanted]) => operator.compare(found, wanted),
@@ -161,7 +163,7 @@ fn passes(left: &[Node], compare: Option<&(Operator, Vec<Node>)>, item: &Cow<'_,
 }
 
 impl Slice {
-    fn take<'a>(self, list: Found<'a>) -> Result<Found<'a>, Mismatch> {
+    fn take(self, list: Found<'_>) -> Result<Found<'_>, Mismatch> {
         let length = i64::try_from(list.len()).map_err(|_| Mismatch)?;
         let from_end = |index: i64| if index < 0 { index + length } else { index };
         let start = from_end(self.start.unwrap_or(0));

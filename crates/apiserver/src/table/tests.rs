@@ -33,7 +33,10 @@ fn custom_cells_come_from_json_paths() {
 fn custom_columns_describe_themselves() {
     let catalog = widgets::catalog();
     let columns = Printer::new(catalog.find("shop.example.com", "v1", "widgets").unwrap()).columns();
-    assert_eq!((&columns[0]["name"], &columns[0]["format"], &columns[0]["priority"]), (&json!("Name"), &json!("name"), &json!(0)));
+    assert_eq!(
+        (&columns[0]["name"], &columns[0]["format"], &columns[0]["priority"]),
+        (&json!("Name"), &json!("name"), &json!(0))
+    );
     assert_eq!(columns[2]["description"], "Custom resource definition column (in JSONPath format): .spec.replicas");
     assert_eq!(columns[2]["type"], "integer");
 }

@@ -1,6 +1,5 @@
 //! Tables of paths, and what they find.
 
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -80,7 +79,18 @@ fn values_of_the_wrong_shape_are_not_found() {
 
 #[test]
 fn malformed_paths_are_refused() {
-    for path in [".items[", ".items[x]", ".items[1:2:3:4]", ".a[?(@.b", ".a[?(@.b==1)", "....a", "\"open", ".a[?(@.b=~1)]", "#", "1.2.3"] {
+    for path in [
+        ".items[",
+        ".items[x]",
+        ".items[1:2:3:4]",
+        ".a[?(@.b",
+        ".a[?(@.b==1)",
+        "....a",
+        "\"open",
+        ".a[?(@.b=~1)]",
+        "#",
+        "1.2.3",
+    ] {
         assert!(JsonPath::parse(path).is_err(), "{path}");
     }
     let deep = "[?(@".repeat(100) + &")]".repeat(100);
@@ -89,16 +99,23 @@ fn malformed_paths_are_refused() {
 
 #[test]
 fn go_prints_floats_its_own_way() {
-    for (float, text) in [(1.5, "1.5"), (1e20, "100000000000000000000"), (1e21, "1e+21"), (1e-5, "1e-05"), (0.0001, "0.0001")] {
+    for (float, text) in
+        [(1.5, "1.5"), (1e20, "100000000000000000000"), (1e21, "1e+21"), (1e-5, "1e-05"), (0.0001, "0.0001")]
+    {
         assert_eq!(to_text(&json!(float)), text);
     }
 }
 
-proptest! {
-    #[test]
-    fn no_text_makes_the_parser_panic(text in "[-.\\[\\]?@()'\"=<>*:,a-c0-9 \\\\é]{0,40}") {
+/// Every text of up to three of these pieces: no panic, whatever it parses to.
+#[test]
+fn no_text_makes_the_parser_panic() {
+    let pieces =
+        ["", ".", "..", "[", "]", "[?(", ")]", "@", "'", "\"", "==", "<", "*", ":", ",", "-1", "items", "é", " ", "\\"];
+    let data = data();
+    for n in 0..pieces.len().pow(3) {
+        let text: String = (0..3).map(|digit| pieces[n / pieces.len().pow(digit) % pieces.len()]).collect();
         if let Ok(path) = JsonPath::parse(&text) {
-            let _ = path.first(&data());
+            let _ = path.first(&data);
         }
     }
 }
