@@ -4,13 +4,14 @@
 //! validation (CEL rules included), patch strategies and server-side apply. It is made from the
 //! OpenAPI v3 JSON of a CustomResourceDefinition or of a built-in kind.
 //!
-//! A custom resource on its way in is [`prune()`]d, [`apply_defaults`]ed, [`validate()`]d and checked
-//! against its [`CelRules`]; a built-in kind is [`decode()`]d. [`check_structural`] is what a
-//! CustomResourceDefinition itself must pass.
+//! A custom resource on its way in goes through [`prune_resource`], [`apply_defaults`] and
+//! [`validate_custom_resource`], which also runs its [`CelRules`]; a built-in kind is [`decode()`]d.
+//! [`check_structural`] is what a CustomResourceDefinition itself must pass.
 //!
-//! Pure: no I/O, no clock. Start reading at [`Schema`], then [`Schema::from_json`].
+//! Pure: no I/O, no clock (deep CEL rules borrow a thread for its stack). Start reading at [`Schema`], then [`Schema::from_json`].
 
-pub mod cel;
+mod cel;
+mod custom_resource;
 mod decode;
 mod defaults;
 mod duplicates;
@@ -25,6 +26,7 @@ mod testing;
 mod validate;
 
 pub use cel::CelRules;
+pub use custom_resource::validate_custom_resource;
 pub use decode::{Unknown, decode};
 pub use defaults::apply_defaults;
 pub use duplicates::duplicate_fields;

@@ -1,6 +1,8 @@
+use kube_cel::cel::Value as CelValue;
 use serde_json::json;
 
 use super::*;
+use crate::Type;
 
 fn rules(schema: &Value) -> CelRules {
     CelRules::compile(&Schema::from_json(schema).expect("valid"), &FieldPath::root()).expect("compiles")
