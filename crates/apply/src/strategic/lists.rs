@@ -55,7 +55,42 @@ pub(super) fn merge_in_order(
         (Some(original), Some(patch)) => merge(list, original, patch)?,
     };
     check_one_type(&live, &changes)?;
+    let live = match key {
+        Some(key) if list.merges() => order_after_merge(live, &changes, key),
+        _ => live,
+    };
     arrange(merged, order, &live, key).map(Some)
+}
+
+/// The live list as upstream looks up its order once the lists are merged. The merge has reused its memory by then: items
+/// that were deleted left, and as many new ones took their places. Removing one item and adding another is an everyday
+/// `kubectl apply`, so where the new one lands is worth getting right.
+fn order_after_merge(mut live: Vec<Value>, patch: &[Value], key: &str) -> Vec<Value> {
+    let directive = |item: &Value| item.get(PATCH).and_then(Value::as_str).map(str::to_owned);
+    let mut len = live.len();
+    for item in patch.iter().filter(|item| directive(item).as_deref() == Some("delete")) {
+        while let Some(at) = live[..len].iter().position(|l| l.get(key) == item.get(key)) {
+            live[at..len].rotate_left(1);
+            len -= 1;
+            if len > 0 {
+                // What was moved up is still in its old place, too.
+                live[len] = live[len - 1].clone();
+            }
+        }
+    }
+    if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
+        return live;
+    }
+    for item in patch.iter().filter(|item| item.get(PATCH).is_none()) {
+        if len == live.len() {
+            break;
+        }
+        if !live[..len].iter().any(|l| l.get(key) == item.get(key)) {
+            live[len] = item.clone();
+            len += 1;
+        }
+    }
+    live
 }
 
 /// The relative order of the patch's items must be that of the order list, which must name them all.

@@ -143,6 +143,14 @@ fn patches_give_what_upstream_gives() {
             json!({"items": [{"name": "1"}, {"name": "2"}, {"name": "b", "value": "x"}, {"name": "a"}, {"name": "3"}]}),
         ),
         (
+            "a new item takes the place of a deleted one",
+            json!({"items": items("cabfe")}),
+            json!({"$setElementOrder/items": items("dehc"), "items": [
+                {"name": "d"}, {"name": "e"}, {"name": "a", "$patch": "delete"}, {"name": "h"}, {"name": "b", "$patch": "delete"}, {"name": "c"},
+            ]}),
+            json!({"items": items("fdehc")}),
+        ),
+        (
             "a list is added in order",
             json!({}),
             json!({"$setElementOrder/items": items("ba"), "items": items("ba")}),
