@@ -1,11 +1,13 @@
 //! Lists of a strategic merge patch: merging by key or by value, deletion, and order.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 
 use serde_json::{Map, Value};
 
 use super::{ELEMENT_ORDER, Field, PATCH, bad_type, merge_maps, unknown_patch_type, without_directives};
 use crate::error::PatchError;
+use crate::fieldpath::PathElement;
 use crate::go_format;
 
 /// `$deleteFromPrimitiveList`: the list without these values.
@@ -13,7 +15,8 @@ pub(super) fn delete(original: Vec<Value>, unwanted: &[Value]) -> Result<Vec<Val
     if !original.is_empty() || !unwanted.is_empty() {
         check_one_type(&original, unwanted)?;
     }
-    Ok(original.into_iter().filter(|item| !unwanted.contains(item)).collect())
+    let unwanted = places(unwanted, None);
+    Ok(original.into_iter().filter(|item| !unwanted.contains_key(&id(item, None))).collect())
 }
 
 /// Merges a list of the patch into one of the document, by its declared strategy.
@@ -67,30 +70,39 @@ pub(super) fn merge_in_order(
 /// `kubectl apply`, so where the new one lands is worth getting right.
 fn order_after_merge(mut live: Vec<Value>, patch: &[Value], key: &str) -> Vec<Value> {
     let directive = |item: &Value| item.get(PATCH).and_then(Value::as_str).map(str::to_owned);
-    let mut len = live.len();
-    for item in patch.iter().filter(|item| directive(item).as_deref() == Some("delete")) {
-        while let Some(at) = live[..len].iter().position(|l| l.get(key) == item.get(key)) {
-            live[at..len].rotate_left(1);
-            len -= 1;
-            if len > 0 {
-                // What was moved up is still in its old place, too.
-                live[len] = live[len - 1].clone();
-            }
-        }
-    }
+    let len = live.len();
+    let is_deletion = |item: &&Value| directive(item).as_deref() == Some("delete");
+    let deleted: BTreeSet<Id> = patch.iter().filter(is_deletion).map(|item| id(item, Some(key))).collect();
+    live.retain(|item| !deleted.contains(&id(item, Some(key))));
     if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
         return live;
     }
+    let mut known: BTreeSet<Id> = live.iter().map(|item| id(item, Some(key))).collect();
     for item in patch.iter().filter(|item| item.get(PATCH).is_none()) {
-        if len == live.len() {
+        if live.len() == len {
             break;
         }
-        if !live[..len].iter().any(|l| l.get(key) == item.get(key)) {
-            live[len] = item.clone();
-            len += 1;
+        if known.insert(id(item, Some(key))) {
+            live.push(item.clone());
         }
     }
     live
+}
+
+/// What an item is told apart by: the value of its key, or itself. An element because those have an order.
+type Id = PathElement;
+
+fn id(item: &Value, key: Option<&str>) -> Id {
+    PathElement::Value(key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or(Value::Null)))
+}
+
+/// The first place of each item.
+fn places(list: &[Value], key: Option<&str>) -> BTreeMap<Id, usize> {
+    let mut places = BTreeMap::new();
+    for (at, item) in list.iter().enumerate() {
+        places.entry(id(item, key)).or_insert(at);
+    }
+    places
 }
 
 /// The relative order of the patch's items must be that of the order list, which must name them all.
@@ -168,13 +180,8 @@ fn check_one_type(original: &[Value], patch: &[Value]) -> Result<bool, PatchErro
 
 /// The values of both lists, each once.
 fn unique(original: &[Value], patch: &[Value]) -> Vec<Value> {
-    let mut out: Vec<Value> = Vec::with_capacity(original.len() + patch.len());
-    for item in original.iter().chain(patch) {
-        if !out.contains(item) {
-            out.push(item.clone());
-        }
-    }
-    out
+    let mut seen = BTreeSet::new();
+    original.iter().chain(patch).filter(|item| seen.insert(id(item, None))).cloned().collect()
 }
 
 /// Runs the `$patch` items of a list; gives the original and the patch without them.
@@ -184,6 +191,7 @@ fn run_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), PatchError> {
     let mut rest = Vec::with_capacity(patch.len());
+    let mut unwanted = BTreeSet::new();
     let mut replace = false;
     for item in patch {
         let map = as_map(&item)?;
@@ -193,8 +201,8 @@ fn run_directives(
         };
         match directive.as_str() {
             Some("delete") => {
-                let unwanted = key_of(&item, key)?;
-                original.retain(|o| o.get(key) != Some(unwanted));
+                key_of(&item, key)?;
+                unwanted.insert(id(&item, Some(key)));
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -203,6 +211,7 @@ fn run_directives(
             _ => return Err(unknown_patch_type(directive, map)),
         }
     }
+    original.retain(|item| item.get(key).is_none() || !unwanted.contains(&id(item, Some(key))));
     Ok(if replace { (rest, Vec::new()) } else { (original, rest) })
 }
 
@@ -212,10 +221,11 @@ fn merge_items(
     patch: &[Value],
     key: &str,
 ) -> Result<Vec<Value>, PatchError> {
+    let mut known = places(&original, Some(key));
     for item in patch {
-        let wanted = key_of(item, key)?;
-        let existing = original.iter_mut().find(|o| o.get(key) == Some(wanted));
-        match (existing, item) {
+        key_of(item, key)?;
+        let at = *known.entry(id(item, Some(key))).or_insert(original.len());
+        match (original.get_mut(at), item) {
             (Some(Value::Object(old)), Value::Object(new)) => {
                 *old = merge_maps(list.items(), std::mem::take(old), new.clone())?;
             }
@@ -232,17 +242,12 @@ fn arrange(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&str
             key_of(item, key)?;
         }
     }
-    let id = |item: &Value| key.map_or_else(|| item.clone(), |key| item.get(key).cloned().unwrap_or(Value::Null));
-    let order: Vec<Value> = order.iter().map(id).collect();
-    let live: Vec<Value> = live.iter().map(id).collect();
-    let place = |list: &[Value], item: &Value| {
-        let id = id(item);
-        list.iter().position(|other| *other == id)
-    };
+    let (order, live) = (places(order, key), places(live, key));
+    let place = |places: &BTreeMap<Id, usize>, item: &Value| places.get(&id(item, key)).copied();
     let (mut ordered, mut others): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| place(&order, item).is_some());
-    ordered.sort_by_key(|item| place(&order, item));
-    others.sort_by_key(|item| place(&live, item).unwrap_or(usize::MAX));
+    ordered.sort_by_cached_key(|item| place(&order, item));
+    others.sort_by_cached_key(|item| place(&live, item).unwrap_or(usize::MAX));
 
     // Each of the others goes before the first ordered item that it was before in the live list.
     let mut out = Vec::with_capacity(ordered.len() + others.len());
