@@ -36,7 +36,7 @@ use crate::user::UserInfo;
 
 pub(crate) use attributes::Attributes;
 pub(crate) use authenticate::Authenticator;
-pub(crate) use rbac::{Decision, Rbac};
+pub(crate) use rbac::Rbac;
 pub(crate) use tokens::ServiceAccountTokens;
 
 /// All of it, wired to one cache.

@@ -53,7 +53,8 @@ mod tests {
     fn role(name: &str, labels: Value, resources: &[&str], aggregates: Option<&str>) -> Value {
         let rules: Vec<Value> =
             resources.iter().map(|r| json!({"verbs": ["get"], "apiGroups": [""], "resources": [r]})).collect();
-        let mut role = json!({"metadata": {"name": name, "labels": labels}, "rules": rules});
+        let mut role = json!({"metadata": {"name": name}, "rules": rules});
+        role["metadata"]["labels"] = labels;
         if let Some(label) = aggregates {
             role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]});
         }

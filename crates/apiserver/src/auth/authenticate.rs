@@ -18,7 +18,7 @@ use http::{HeaderMap, header};
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 
-use self::accounts::Accounts;
+use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
 use self::memo::Memo;
 use self::passwords::{LoginError, Passwords};
@@ -49,7 +49,7 @@ pub(crate) struct Identified {
 pub(crate) struct Authenticator {
     ca: Arc<Ca>,
     signer: Arc<TokenSigner>,
-    accounts: Accounts,
+    token_owners: TokenOwners,
     bearer_tokens: BearerTokens,
     passwords: Passwords,
     certificates: Memo<UserInfo>,
@@ -61,7 +61,7 @@ impl Authenticator {
         Ok(Self {
             ca,
             signer,
-            accounts: Accounts::new(cache)?,
+            token_owners: TokenOwners::new(cache)?,
             bearer_tokens: BearerTokens::new(cache),
             passwords: Passwords::new(cache)?,
             certificates: Memo::new(SIGNATURE_TTL)?,
@@ -82,7 +82,9 @@ impl Authenticator {
             Ok(None) => {}
             Err(why) => failures.push(why),
         }
-        for token in [bearer_header(headers).map(Ok), websocket_token(headers).transpose()].into_iter().flatten() {
+        for token in
+            [authorization(headers, "bearer").map(Ok), websocket_token(headers).transpose()].into_iter().flatten()
+        {
             match token.and_then(|token| self.by_token(&token, &[], now)) {
                 Ok(identified) => return Ok(identified.user),
                 Err(why) => failures.push(why),
@@ -161,27 +163,29 @@ impl Authenticator {
         audiences: &[String],
         now: Timestamp,
     ) -> Result<Identified, String> {
+        let verified = self.verify_signature(token, audiences, now)?;
+        let user = self.token_owners.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;
+        Ok(Identified { user, audiences: verified.audiences })
+    }
+
+    fn verify_signature(&self, token: &str, audiences: &[String], now: Timestamp) -> Result<VerifiedToken, String> {
         let mut parts = vec![token.as_bytes()];
         parts.extend(audiences.iter().map(String::as_bytes));
         let digest = self.signatures.digest(&parts);
-        let verified = match self.signatures.get(&digest, now) {
-            Some(verified) => verified,
-            None => {
-                let verified = self.signer.verify(token, audiences, now).map_err(|error| match error {
-                    TokenError::NotOurs => INVALID_TOKEN.to_owned(),
-                    TokenError::WrongAudience { token, wanted } => invalid_token(&format!(
-                        "token audiences {} is invalid for the target audiences {}",
-                        go_strings(&token),
-                        go_strings(&wanted)
-                    )),
-                    other => invalid_token(&other.to_string()),
-                })?;
-                self.signatures.put(digest, verified.clone(), now);
-                verified
-            }
-        };
-        let user = self.accounts.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;
-        Ok(Identified { user, audiences: verified.audiences })
+        if let Some(verified) = self.signatures.get(&digest, now) {
+            return Ok(verified);
+        }
+        let verified = self.signer.verify(token, audiences, now).map_err(|error| match error {
+            TokenError::NotOurs => INVALID_TOKEN.to_owned(),
+            TokenError::WrongAudience { token, wanted } => invalid_token(&format!(
+                "token audiences {} is invalid for the target audiences {}",
+                go_strings(&token),
+                go_strings(&wanted)
+            )),
+            other => invalid_token(&other.to_string()),
+        })?;
+        self.signatures.put(digest, verified.clone(), now);
+        Ok(verified)
     }
 }
 
@@ -197,16 +201,13 @@ fn with_group(mut user: UserInfo) -> UserInfo {
 }
 
 /// The credentials of `Authorization: <scheme> <credentials>`.
-fn authorization<'a>(headers: &'a HeaderMap, scheme: &str) -> Option<&'a str> {
-    let header = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut words = header.splitn(3, ' ');
+fn authorization(headers: &HeaderMap, scheme: &str) -> Option<String> {
+    // Bytes that are no text make wrong credentials, not none.
+    let header = String::from_utf8_lossy(headers.get(header::AUTHORIZATION)?.as_bytes());
+    let mut words = header.trim().splitn(3, ' ');
     words.next().filter(|word| word.eq_ignore_ascii_case(scheme))?;
     // Nothing, or a space too many, is no credentials at all.
-    words.next().filter(|credentials| !credentials.is_empty())
-}
-
-fn bearer_header(headers: &HeaderMap) -> Option<String> {
-    authorization(headers, "bearer").map(str::to_owned)
+    words.next().filter(|credentials| !credentials.is_empty()).map(str::to_owned)
 }
 
 /// The user and password of `Authorization: Basic`.

@@ -73,7 +73,8 @@ mod tests {
     use super::*;
 
     fn rules(list: Value) -> Vec<Rule> {
-        list.as_array().unwrap().iter().map(Rule::from_json).collect()
+        let Value::Array(list) = list else { panic!("{list}") };
+        list.iter().map(Rule::from_json).collect()
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Rbac {
         );
         if !missing_roles.is_empty() {
             let gone: Vec<String> = missing_roles.iter().map(describe_missing).collect();
-            message.push_str(&format!("; resolution errors: [{}]", aggregate(&gone)));
+            message = format!("{message}; resolution errors: [{}]", aggregate(&gone));
         }
         Err(message)
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::auth::testing::{TestCache, cluster_role, cluster_role_binding, role_binding};
 
-    fn write<'a>(resource: &str, namespace: &str) -> RequestInfo {
+    fn write(resource: &str, namespace: &str) -> RequestInfo {
         RequestInfo {
             is_resource: true,
             verb: "create",

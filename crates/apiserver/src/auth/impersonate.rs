@@ -139,7 +139,9 @@ mod tests {
     use super::*;
     use crate::auth::testing::{TestCache, cluster_role, cluster_role_binding};
 
-    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    type Pairs<'a> = &'a [(&'a str, &'a str)];
+
+    fn headers(pairs: Pairs<'_>) -> HeaderMap {
         let pair =
             |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         pairs.iter().map(pair).collect()
@@ -164,7 +166,7 @@ mod tests {
     #[tokio::test]
     async fn granted_users_are_as_upstreams() {
         let (rbac, _cache) = rbac().await;
-        let table: [(&[(&str, &str)], &str, &[&str]); 6] = [
+        let table: [(Pairs<'_>, &str, &[&str]); 6] = [
             (&[("impersonate-user", "ann")], "ann", &[AUTHENTICATED]),
             (
                 &[("impersonate-user", "ann"), ("impersonate-group", "a"), ("impersonate-group", "b")],
@@ -211,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn refusals_read_as_upstreams() {
         let (rbac, _cache) = rbac().await;
-        let table: [(&str, &[(&str, &str)], u16, &str); 4] = [
+        let table: [(&str, Pairs<'_>, u16, &str); 4] = [
             (
                 "eve",
                 &[("impersonate-user", "ann")],

@@ -187,12 +187,16 @@ pub(crate) fn object(kind: &str, namespace: &str, name: &str, uid: &str) -> Valu
 }
 
 pub(crate) fn cluster_role(name: &str, rules: Value) -> Value {
-    json!({"apiVersion": format!("{RBAC_GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    let mut role = json!({"apiVersion": format!("{RBAC_GROUP}/v1"), "kind": "ClusterRole", "metadata": {"name": name}});
+    role["rules"] = rules;
+    role
 }
 
 pub(crate) fn role(namespace: &str, name: &str, rules: Value) -> Value {
-    json!({"apiVersion": format!("{RBAC_GROUP}/v1"), "kind": "Role",
-        "metadata": {"namespace": namespace, "name": name}, "rules": rules})
+    let mut role = cluster_role(name, rules);
+    role["kind"] = json!("Role");
+    object::set_meta(&mut role, "namespace", namespace);
+    role
 }
 
 /// Subjects are (kind, name); a service account's name may be `namespace/name`.

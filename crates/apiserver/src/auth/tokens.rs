@@ -101,8 +101,10 @@ mod tests {
     use crate::auth::testing::{Keys, TestCache, object};
 
     fn token_secret(annotations: Value) -> Value {
-        json!({"apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
-            "metadata": {"namespace": "ns", "name": "sa-token", "annotations": annotations}})
+        let mut secret = object("Secret", "ns", "sa-token", "");
+        secret["type"] = json!(SECRET_TYPE);
+        object::set_meta(&mut secret, "annotations", annotations);
+        secret
     }
 
     fn text(secret: &Value, key: &str) -> String {

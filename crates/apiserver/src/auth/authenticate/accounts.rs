@@ -26,7 +26,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const NODE_UID: &str = "authentication.kubernetes.io/node-uid";
 
 #[derive(Debug)]
-pub(super) struct Accounts {
+pub(super) struct TokenOwners {
     service_accounts: Arc<Collection>,
     secrets: Arc<Collection>,
     pods: Arc<Collection>,
@@ -35,7 +35,7 @@ pub(super) struct Accounts {
     comparison: Memo<()>,
 }
 
-impl Accounts {
+impl TokenOwners {
     pub(super) fn new(cache: &Cache) -> Result<Self, getrandom::Error> {
         Ok(Self {
             service_accounts: cache.collection("core/serviceaccounts"),

@@ -77,6 +77,7 @@ async fn wrong_credentials_are_refused() {
     let table = [
         bearer("bad"),
         bearer("a.b.c"),
+        bearer("\u{e9}"),
         bearer(BearerToken::generate().unwrap().reveal().reveal()),
         headers(&[("authorization", "Basic ???")]),
         headers(&[("authorization", "Basic bm9jb2xvbg==")]),

@@ -280,7 +280,9 @@ fn urls(verbs: &[&str], urls: &[&str]) -> Value {
 }
 
 fn role(name: &str, rules: Vec<Value>) -> Value {
-    json!({"kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+    let mut role = json!({"kind": "ClusterRole", "metadata": {"name": name}});
+    role["rules"] = Value::from(rules);
+    role
 }
 
 /// A role made of those that are labelled as part of `to`, and itself part of another.
