@@ -1,8 +1,9 @@
-//! OpenAPI: `/openapi/v2` in one document (JSON, or gnostic's protobuf), `/openapi/v3` in one per group and version.
+//! OpenAPI: `/openapi/v2` in one document, `/openapi/v3` in one per group and version; as JSON or as gnostic's protobuf.
 //!
 //! Documents are made when they are first asked for and kept compressed, since they are large and rarely read. An
 //! [`OpenApi`] belongs to one catalog and is dropped with it.
 
+mod builtin;
 mod custom;
 mod document;
 mod gnostic;
@@ -31,6 +32,8 @@ const JSON: &str = "application/json";
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// What client-go asks for; the answer has the other name.
 const V2_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+const V3_PROTOBUF_OLD: &str = "application/com.github.proto-openapi.spec.v3@v1.0+protobuf";
 
 /// What the client asks for.
 #[derive(Debug)]
@@ -68,7 +71,8 @@ pub(crate) struct Answer {
 enum Document {
     V2Json,
     V2Protobuf,
-    V3(Part),
+    V3Json(Part),
+    V3Protobuf(Part),
 }
 
 #[derive(Debug)]
@@ -91,7 +95,7 @@ impl OpenApi {
     pub(crate) fn answer(&self, request: &Request<'_>, crds: impl Fn() -> Vec<Value>) -> Reply {
         match request.path.trim_end_matches('/') {
             "/openapi/v2" => self.v2(request, crds),
-            "/openapi/v3" => self.index(request, crds),
+            "/openapi/v3" => self.index(crds),
             path => match path.strip_prefix("/openapi/v3/") {
                 Some(name) => self.v3(name, request, crds),
                 None => Reply::NotFound,
@@ -115,15 +119,19 @@ impl OpenApi {
         let Some((part, hash)) = self.hashes(&crds).iter().find(|(part, _)| part.name() == name) else {
             return Reply::NotFound;
         };
-        let offer = [(JSON, Document::V3(part.clone()))];
-        let Some((_, document)) = choose(request.accept, &offer) else { return Reply::NotAcceptable };
+        let protobuf = Document::V3Protobuf(part.clone());
+        let offer =
+            [(JSON, Document::V3Json(part.clone())), (V3_PROTOBUF, protobuf.clone()), (V3_PROTOBUF_OLD, protobuf)];
+        let Some((accepted, document)) = choose(request.accept, &offer) else { return Reply::NotAcceptable };
+        let content_type = if *accepted == JSON { JSON } else { V3_PROTOBUF };
         if !request.hash.is_empty() && request.hash != hash {
             return Reply::Moved(format!("/openapi/v3/{name}?hash={hash}"));
         }
-        self.document(document, JSON, hash, request, crds)
+        self.document(document, content_type, hash, request, crds)
     }
 
-    fn index(&self, request: &Request<'_>, crds: impl Fn() -> Vec<Value>) -> Reply {
+    /// Small enough to be made each time; whatever the client accepts, it is JSON, as upstream.
+    fn index(&self, crds: impl Fn() -> Vec<Value>) -> Reply {
         let path = |(part, hash): (&Part, &String)| {
             let name = part.name();
             let url = format!("/openapi/v3/{name}?hash={hash}");
@@ -132,8 +140,6 @@ impl OpenApi {
         let paths: serde_json::Map<String, Value> = self.hashes(&crds).iter().map(path).collect();
         let body = Bytes::from(json!({ "paths": paths }).to_string());
         let etag = format!("\"{}\"", hex_upper(&Sha512::digest(&body)));
-        // Small enough to be made each time; whatever the client accepts, it is JSON, as upstream.
-        let _ = request;
         Reply::Document(Answer { content_type: JSON, etag, body, is_gzip: false, is_immutable: false })
     }
 
@@ -171,7 +177,8 @@ impl OpenApi {
         let packed = pack(&match document {
             Document::V2Json => source.v2_json(),
             Document::V2Protobuf => source.v2_protobuf(),
-            Document::V3(part) => source.v3_json(part),
+            Document::V3Json(part) => source.v3_json(part),
+            Document::V3Protobuf(part) => source.v3_protobuf(part),
         });
         self.cache.lock().insert(document.clone(), packed.clone());
         packed

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use croft_meta::Gvk;
 use serde_json::{Map, Value, json};
 
+use super::builtin;
 use super::custom::{self, Custom};
 use super::gnostic;
 use super::operations::{Operation, Part, PathItem, Type};
@@ -13,9 +14,9 @@ use crate::catalog::Catalog;
 
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 pub(super) const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-const V3_PREFIX: &str = "#/components/schemas/";
-const V2_PREFIX: &str = "#/definitions/";
+pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
+pub(super) const V3_PREFIX: &str = "#/components/schemas/";
+pub(super) const V2_PREFIX: &str = "#/definitions/";
 
 /// Which OpenAPI is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +51,7 @@ pub(super) struct Source<'a> {
 
 impl<'a> Source<'a> {
     pub(super) fn new(catalog: &'a Catalog, crds: &'a [Value]) -> Self {
-        let mut builtin = croft_api::openapi_definitions();
-        // Patch has no fields of its own: it stands for whatever patch format the content type names.
-        builtin.iter_mut().for_each(|(name, definition)| loosen(name, definition));
-        builtin.entry(format!("{META}.Patch")).or_insert_with(|| {
-            json!({"type": "object", "description": "A patch, in the format that the request's Content-Type names."})
-        });
+        let builtin = builtin::definitions();
         Self { catalog, builtin, customs: custom::served(catalog, crds) }
     }
 
@@ -101,7 +97,7 @@ impl<'a> Source<'a> {
 
     /// The whole of OpenAPI v2, as gnostic's protobuf.
     pub(super) fn v2_protobuf(self) -> Vec<u8> {
-        let mut document = gnostic::Document::default();
+        let mut document = gnostic::V2Document::default();
         self.v2(&mut |piece| match piece {
             Piece::Path(path, item) => document.path(path, &item),
             Piece::Definition(name, schema) => document.definition(name, &schema),
@@ -120,9 +116,9 @@ impl<'a> Source<'a> {
             write(Piece::Definition(&name, schema));
         }
         let mut builtin = self.builtin;
-        for name in closure(&builtin, used) {
+        for name in builtin::closure(&builtin, used) {
             if let Some(mut schema) = builtin.remove(&name) {
-                to_v2(&mut schema);
+                builtin::to_v2(&mut schema);
                 write(Piece::Definition(&name, schema));
             }
         }
@@ -131,23 +127,10 @@ impl<'a> Source<'a> {
     /// One part of OpenAPI v3, as JSON.
     pub(super) fn v3_json(self, part: &Part) -> Vec<u8> {
         let mut document = JsonDocument::default();
-        let mut used = BTreeSet::new();
-        for item in part.paths(self.catalog) {
-            self.note_types(&item, &mut used);
-            put_member(&mut document.paths, &item.path, &self.v3_item(&item));
-        }
-        for custom in self.customs.iter().filter(|c| matches!(part, Part::Version(gv) if *gv == c.gvk.group_version()))
-        {
-            used.extend([OBJECT_META.to_owned(), LIST_META.to_owned()]);
-            for (name, schema) in custom.definitions(Syntax::V3) {
-                put_member(&mut document.definitions, &name, &schema);
-            }
-        }
-        for name in closure(&self.builtin, used) {
-            if let Some(schema) = self.builtin.get(&name) {
-                put_member(&mut document.definitions, &name, schema);
-            }
-        }
+        self.v3(part, &mut |piece| match piece {
+            Piece::Path(path, item) => put_member(&mut document.paths, path, &item),
+            Piece::Definition(name, schema) => put_member(&mut document.definitions, name, &schema),
+        });
         let mut out = br#"{"openapi":"3.0.0","#.to_vec();
         write_member(&mut out, "info", &info());
         out.push(b',');
@@ -158,6 +141,39 @@ impl<'a> Source<'a> {
         write_member(&mut out, "securitySchemes", &security());
         out.extend_from_slice(b"}}");
         out
+    }
+
+    /// One part of OpenAPI v3, as gnostic's protobuf.
+    pub(super) fn v3_protobuf(self, part: &Part) -> Vec<u8> {
+        let mut document = gnostic::V3Document::default();
+        self.v3(part, &mut |piece| match piece {
+            Piece::Path(path, item) => document.path(path, &item),
+            Piece::Definition(name, schema) => document.schema(name, &schema),
+        });
+        let mut frame = Map::new();
+        frame.insert("openapi".to_owned(), json!("3.0.0"));
+        frame.insert("info".to_owned(), info());
+        frame.insert("securitySchemes".to_owned(), security());
+        document.finish(frame)
+    }
+
+    fn v3(self, part: &Part, write: &mut dyn FnMut(Piece<'_>)) {
+        let mut used = BTreeSet::new();
+        for item in part.paths(self.catalog) {
+            self.note_types(&item, &mut used);
+            write(Piece::Path(&item.path, self.v3_item(&item)));
+        }
+        let is_here = |custom: &&Custom<'_>| matches!(part, Part::Version(gv) if *gv == custom.gvk.group_version());
+        for (name, schema) in self.customs.iter().filter(is_here).flat_map(|custom| custom.definitions(Syntax::V3)) {
+            used.extend([OBJECT_META.to_owned(), LIST_META.to_owned()]);
+            write(Piece::Definition(&name, schema));
+        }
+        let mut builtin = self.builtin;
+        for name in builtin::closure(&builtin, used) {
+            if let Some(schema) = builtin.remove(&name) {
+                write(Piece::Definition(&name, schema));
+            }
+        }
     }
 
     fn note_types(&self, item: &PathItem, used: &mut BTreeSet<String>) {
@@ -246,26 +262,6 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The descriptions come from Rust types, which say more than Kubernetes: there, metadata is only required of an Event,
-/// and any JSON is of any type.
-fn loosen(name: &str, definition: &mut Value) {
-    if name.ends_with(".apiextensions.v1.JSON")
-        && let Some(map) = definition.as_object_mut()
-    {
-        map.remove("type");
-    }
-    if let Some(required) = definition.get_mut("required").and_then(Value::as_array_mut)
-        && name != "io.k8s.api.core.v1.Event"
-    {
-        required.retain(|field| field != "metadata");
-        if required.is_empty()
-            && let Some(map) = definition.as_object_mut()
-        {
-            map.remove("required");
-        }
-    }
-}
-
 enum Piece<'a> {
     Path(&'a str, Value),
     Definition(&'a str, Value),
@@ -349,58 +345,4 @@ fn responses(operation: &Operation, add_body: &dyn Fn(&mut Value)) -> Value {
     }
     responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
     Value::Object(responses)
-}
-
-/// The named definitions and all that they refer to.
-fn closure(definitions: &Map<String, Value>, names: BTreeSet<String>) -> BTreeSet<String> {
-    fn references(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(map) => {
-                if let Some(name) = map.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix(V3_PREFIX)) {
-                    found.push(name.to_owned());
-                }
-                map.values().for_each(|v| references(v, found));
-            }
-            Value::Array(list) => list.iter().for_each(|v| references(v, found)),
-            _ => {}
-        }
-    }
-    let mut pending: Vec<String> = names.into_iter().collect();
-    let mut done = BTreeSet::new();
-    while let Some(name) = pending.pop() {
-        if let Some(definition) = definitions.get(&name).filter(|_| !done.contains(&name)) {
-            references(definition, &mut pending);
-            done.insert(name);
-        }
-    }
-    done
-}
-
-/// Turns a built-in definition into v2: no defaults, references beside their descriptions, one type where v3 has a choice.
-fn to_v2(schema: &mut Value) {
-    let Some(map) = schema.as_object_mut() else { return };
-    map.remove("default");
-    map.remove("nullable");
-    if let Some(Value::Array(all)) = map.remove("allOf")
-        && let [Value::Object(only)] = all.as_slice()
-    {
-        map.extend(only.clone());
-    }
-    for choice in ["oneOf", "anyOf"] {
-        let Some(Value::Array(choices)) = map.remove(choice) else { continue };
-        let is_scalar = |choice: &Value| matches!(choice["type"].as_str(), Some("string" | "integer" | "number"));
-        if !choices.is_empty() && choices.iter().all(is_scalar) {
-            map.insert("type".to_owned(), json!("string"));
-        }
-    }
-    if let Some(Value::String(reference)) = map.get_mut("$ref") {
-        *reference = reference.replacen(V3_PREFIX, V2_PREFIX, 1);
-    }
-    for (name, value) in map.iter_mut() {
-        match (name.as_str(), value) {
-            ("properties", Value::Object(properties)) => properties.values_mut().for_each(to_v2),
-            ("items" | "additionalProperties", value) => to_v2(value),
-            _ => {}
-        }
-    }
 }

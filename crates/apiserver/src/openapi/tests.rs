@@ -214,7 +214,8 @@ fn the_format_follows_the_accept_header() {
         ("/openapi/v2", "*/*", Some(JSON)),
         ("/openapi/v2", "text/html", None),
         ("/openapi/v3/api/v1", "application/json", Some(JSON)),
-        ("/openapi/v3/api/v1", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf", None),
+        ("/openapi/v3/api/v1", V3_PROTOBUF_OLD, Some(V3_PROTOBUF)),
+        ("/openapi/v3/api/v1", "text/html", None),
     ] {
         let got = match ask(&open_api, path, accept, "", true) {
             Reply::Document(answer) => Some(answer.content_type),

@@ -3,6 +3,7 @@
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use super::v2::schema;
 use super::*;
 
 /// Made with `openapi_v2.ParseDocument` and `proto.Marshal` from the same document.
@@ -41,7 +42,7 @@ fn bytes_are_those_of_gnostic() {
             "type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header",
         }},
     });
-    let mut document = Document::default();
+    let mut document = V2Document::default();
     document.path("/api/v1/x/{name}", &json!({"get": operation, "parameters": [name]}));
     document.definition("X", &definition);
     let bytes = document.finish(frame.as_object().unwrap().clone());
@@ -60,4 +61,44 @@ fn extensions_are_kept_with_their_values() {
     want.push(u8::try_from(named.len()).unwrap());
     want.extend_from_slice(named);
     assert_eq!(out, want);
+}
+
+/// As above, with `openapi_v3.ParseDocument`.
+#[test]
+fn v3_bytes_are_those_of_gnostic() {
+    let reference = json!({"$ref": "#/components/schemas/X"});
+    let name = json!({
+        "name": "name", "in": "path", "description": "n", "required": true,
+        "schema": {"type": "string", "uniqueItems": true},
+    });
+    let operation = json!({
+        "description": "d", "operationId": "patchX", "tags": ["x_v1"],
+        "requestBody": {"content": {"*/*": {"schema": reference}}, "required": true},
+        "responses": {
+            "200": {"description": "OK", "content": {"application/json": {"schema": reference}}},
+            "401": {"description": "Unauthorized"},
+        },
+    });
+    let definition = json!({
+        "description": "an x", "type": "object", "required": ["a"],
+        "properties": {
+            "a": {"type": "integer", "default": 0, "nullable": true},
+            "b": {"default": "", "type": "string"},
+            "c": {"allOf": [reference], "default": {}},
+            "d": {"type": "object", "additionalProperties": true},
+            "e": {"type": "array", "items": {"type": "boolean", "default": false}},
+            "f": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        },
+    });
+    let frame = json!({
+        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": "1.34"},
+        "securitySchemes": {"BearerToken": {"type": "apiKey", "description": "b", "name": "authorization", "in": "header"}},
+    });
+    let mut document = V3Document::default();
+    document.path("/x/{name}", &json!({"parameters": [name], "patch": operation}));
+    document.schema("X", &definition);
+    let bytes = document.finish(frame.as_object().unwrap().clone());
+    assert_eq!(bytes.len(), 537);
+    let hash = crate::discovery::hex_upper(&Sha256::digest(&bytes));
+    assert_eq!(hash, "77BF88597B81360E0FCACF0711919C3898F859341152A74F74E6192521448619");
 }
