@@ -9,6 +9,7 @@
 mod check;
 mod evaluate;
 mod field_path;
+mod macros;
 mod stack;
 mod value;
 
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use croft_meta::{FieldError, FieldErrors, FieldPath};
-use kube_cel::cel::Program;
+use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
 use self::check::Weight;
@@ -44,9 +45,9 @@ struct Node {
 #[derive(Debug)]
 struct Rule {
     text: String,
-    program: Program,
+    program: Expression,
     message: String,
-    message_program: Option<Program>,
+    message_program: Option<Expression>,
     /// Appended to the path of the node.
     field_path: String,
     reason: String,

@@ -3,9 +3,10 @@
 //! The interpreter has no type checker. Fields of `self` are looked up in the schema here, as far as
 //! the path to them is plain; names must be known; the type of the result is checked where it shows.
 
-use kube_cel::cel::Program;
 use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
+use kube_cel::cel::parser::{Expression, Parser};
 
+use super::macros;
 use super::value::{TYPES, escape};
 use crate::model::{Additional, Schema, Type};
 
@@ -64,24 +65,28 @@ pub(super) fn compile(
     wants: Wants,
     optional_old_self: bool,
     is_resource: bool,
-) -> Result<(Program, Weight), String> {
+) -> Result<(Expression, Weight), String> {
     if source.len() > MOST_BYTES {
         return Err(format!("compilation failed: expression is longer than {MOST_BYTES} bytes"));
     }
     if symbols(source) > MOST_SYMBOLS {
         return Err(format!("compilation failed: expression has more than {MOST_SYMBOLS} operators"));
     }
-    let program = Program::compile(source).map_err(|err| format!("compilation failed: {err}"))?;
+    let parsed = Parser::new().enable_optional_syntax(true).parse(source);
+    let mut program = parsed.map_err(|err| format!("compilation failed: {err}"))?;
+    if !macros::expand(&mut program) {
+        return Err("compilation failed: expression grows too large".to_owned());
+    }
     let mut walk =
         Walk { source, schema, optional_old_self, is_resource, names: Vec::new(), weight: Weight::default() };
-    walk.expression(program.expression(), 0, 0)?;
-    let literal = match &program.expression().expr {
+    walk.expression(&program, 0, 0)?;
+    let literal = match &program.expr {
         Expr::Literal(LiteralValue::Boolean(_)) => Some(Type::Boolean),
         Expr::Literal(LiteralValue::String(_)) => Some(Type::String),
         Expr::Literal(_) => Some(Type::Integer),
         Expr::List(_) | Expr::Map(_) => Some(Type::Object),
         Expr::Select(select) if select.test => Some(Type::Boolean),
-        _ => walk.resolve(program.expression()).map(|schema| schema.ty).filter(|ty| *ty != Type::Any),
+        _ => walk.resolve(&program).map(|schema| schema.ty).filter(|ty| *ty != Type::Any),
     };
     match (wants, literal) {
         (Wants::Bool, Some(ty)) if ty != Type::Boolean => Err("cel expression must evaluate to a bool".to_owned()),

@@ -121,7 +121,7 @@ impl Run {
             } else if let Some(before) = &before {
                 scope.add_variable_from_value("oldSelf", before.clone());
             }
-            let error = match rule.program.execute(&scope) {
+            let error = match scope.resolve(&rule.program) {
                 Ok(CelValue::Bool(true)) => continue,
                 Ok(_) => {
                     let at = extend(path, &rule.field_path);
@@ -151,7 +151,7 @@ fn extend(path: &FieldPath, field_path: &str) -> FieldPath {
 
 /// The rule's own message expression if it works, its message, or what it says.
 fn message(rule: &Rule, scope: &Context<'_>) -> String {
-    if let Some(Ok(CelValue::String(text))) = rule.message_program.as_ref().map(|program| program.execute(scope)) {
+    if let Some(Ok(CelValue::String(text))) = rule.message_program.as_ref().map(|program| scope.resolve(program)) {
         let text = text.trim();
         if !text.is_empty() && text.len() <= MESSAGE_MAX_BYTES && !text.contains('\n') {
             return text.to_owned();

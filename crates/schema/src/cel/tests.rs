@@ -102,6 +102,7 @@ fn hostile_rules_are_errors_not_crashes() {
         "[1][9223372036854775807] == 1".to_owned(),
         "-9223372036854775808 / -1 > 0".to_owned(),
         "-9223372036854775808 % -1 == 0".to_owned(),
+        format!("self.?a{} == 1", ".optMap(x, x)".repeat(60)),
         "string(self).format([1,2]) == ''".to_owned(),
         "'%d'.format([]) == ''".to_owned(),
         "self.matches('(')".to_owned(),
@@ -157,10 +158,41 @@ fn odd_calls_are_errors_not_crashes() {
         let Ok((program, _)) = check::compile(&call, &schema, check::Wants::Bool, false, false) else { continue };
         let mut scope = context.new_inner_scope();
         scope.add_variable_from_value("self", CelValue::String(Arc::new("abc".to_owned())));
-        drop(program.execute(&scope));
+        drop(scope.resolve(&program));
         ran += 1;
     }
     assert!(ran > 500, "{ran}");
+}
+
+#[test]
+fn the_language_is_kubernetes_dialect() {
+    let schema = json!({"type": "object", "properties": {
+        "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "s": {"type": "string"}, "o": {"type": "object", "properties": {"x": {"type": "integer"}}},
+    }});
+    let object = json!({"m": {"a": 1}, "s": "é", "o": {}});
+    let rules_that_hold = [
+        "self.?o.?x.orValue(7) == 7",
+        "self.m[?'a'].orValue(7) == 1",
+        "!self.m[?'z'].hasValue()",
+        "cel.bind(v, self.m['a'] + 1, v * v == 4)",
+        "self.m[?'a'].optMap(v, v + 1).value() == 2",
+        "!self.m[?'z'].optMap(v, v + 1).hasValue()",
+        "self.m[?'a'].optFlatMap(v, optional.of(v + 1)).orValue(0) == 2",
+        "size(self.s) == 1 && self.s.size() == 1",
+        "dyn(self.s) == 'é'",
+        "type(self.m['a']) == int && type(self.s) == string",
+        "self.m.all(k, self.m[k] > 0)",
+        "[1, 2].map(x, x > 1, x * 2) == [4]",
+        "sets.contains([1, 2], [1]) && math.greatest(1, 2) == 2",
+        "false && 1 / 0 == 1 ? false : (true || 1 / 0 == 1)",
+        "'%s-%d'.format([self.s, 5]) == 'é-5'",
+    ];
+    for rule in rules_that_hold {
+        let mut schema = schema.clone();
+        schema["x-kubernetes-validations"] = json!([{"rule": rule}]);
+        assert_eq!(texts(&rules(&schema).evaluate(&object, None)), Vec::<String>::new(), "{rule}");
+    }
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use kube_cel::KubeCelExt;
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::{Context, Program, ResolveResult, Value as CelValue};
+use kube_cel::cel::{Context, ExecutionError, Program, ResolveResult, Value as CelValue};
 use serde_json::{Number, Value};
 
 use crate::model::{Additional, Schema, Type};
@@ -23,10 +24,22 @@ fn constant_program(source: &str) -> Program {
 pub(super) const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
 
-/// Everything rules may call: Kubernetes' libraries, and `type()`, which the interpreter lacks.
+/// Everything rules may call: Kubernetes' libraries, and what the interpreter lacks or gets wrong.
 pub(super) static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("type", |value: CelValue| -> ResolveResult { Ok(type_value(type_of(&value))) });
+    context.add_function("dyn", |value: CelValue| -> ResolveResult { Ok(value) });
+    // Texts are as long as they have characters; the interpreter counts bytes.
+    context.add_function("size", |This(value): This<CelValue>| -> ResolveResult {
+        let size = match &value {
+            CelValue::String(text) => text.chars().count(),
+            CelValue::Bytes(bytes) => bytes.len(),
+            CelValue::List(list) => list.len(),
+            CelValue::Map(map) => map.map.len(),
+            _ => return Err(ExecutionError::NoSuchOverload),
+        };
+        Ok(CelValue::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+    });
     for name in TYPES {
         context.add_variable_from_value(name, type_value(name));
     }
