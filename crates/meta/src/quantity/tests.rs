@@ -30,6 +30,16 @@ fn canonical_texts_are_upstreams() {
         ("16Ei", "9223372036854775807"),
         ("5E", "5E"),
         ("1E3", "1E3"),
+        ("+5", "+5"),
+        ("05", "05"),
+        (".", "0"),
+        ("-", "0"),
+        ("1.5Ei", "1536Pi"),
+        ("0.1Ki", "102400m"),
+        ("1e-3", "1e-3"),
+        ("123456789012345678901", "123456789012345678901"),
+        // Upstream prints "1" here, having no suffix for it; a wrong number is worse than a long one.
+        ("1000E", "1000E"),
     ];
     for (text, want) in cases {
         assert_eq!(quantity(text).to_string(), want, "{text}");
