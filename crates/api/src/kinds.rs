@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::print::{self, policy, resources, workloads};
 use crate::resource::Behaviour;
+use crate::validate;
 
 /// What most kinds do; the others replace parts of it.
 pub(crate) fn base() -> Behaviour {
@@ -32,7 +33,10 @@ pub(crate) fn base() -> Behaviour {
 
 pub(crate) fn behaviour(group: &str, plural: &str) -> Behaviour {
     let (prepare_create, prepare_update) = prepare::of(group, plural);
+    let (validate_create, validate_update) = validate::of(group, plural);
     Behaviour {
+        validate_create,
+        validate_update,
         prepare_create,
         prepare_update,
         warnings: warnings::of(group, plural),

@@ -20,6 +20,7 @@ pub mod protobuf;
 mod resource;
 mod schemas;
 mod table;
+mod validate;
 mod view;
 mod wire;
 
@@ -28,3 +29,4 @@ pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
 pub use table::builtin;
+pub use validate::{Need, ServiceNeeds, service_needs};

@@ -17,6 +17,8 @@ mod storage;
 mod tests;
 mod workload;
 
+pub use service::{Need, ServiceNeeds, service_needs};
+
 use croft_meta::{FieldErrors, FieldPath};
 use serde_json::Value;
 
@@ -28,7 +30,9 @@ pub(crate) fn of(group: &str, plural: &str) -> (Create, Update) {
     match (group, plural) {
         ("", "pods") => (pod::validate, pod::validate_update),
         ("", "podtemplates") => (workload::pod_template, |new, _| workload::pod_template(new)),
-        ("", "replicationcontrollers") => (workload::replication_controller, |new, _| workload::replication_controller(new)),
+        ("", "replicationcontrollers") => {
+            (workload::replication_controller, |new, _| workload::replication_controller(new))
+        }
         ("", "configmaps") => (resources::config_map, resources::config_map_update),
         ("", "secrets") => (resources::secret, resources::secret_update),
         ("", "services") => (service::validate, service::validate_update),

@@ -111,6 +111,7 @@ impl Field {
         self.has("set")
     }
 
+    #[allow(dead_code, reason = "the build script reads it for OpenAPI")]
     pub(crate) fn is_atomic_list(&self) -> bool {
         self.has("list")
     }
@@ -134,6 +135,7 @@ impl Field {
         self.mark("default")
     }
 
+    #[allow(dead_code, reason = "the build script reads it for OpenAPI")]
     pub(crate) fn enum_values(&self) -> Option<impl Iterator<Item = &'static str>> {
         Some(self.mark("enum")?.split(','))
     }

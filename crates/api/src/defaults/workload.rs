@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::view::{default, default_text, get, has, list, map, set, text};
+use crate::view::{default, default_text, get, has, list, list_mut, map, set, text};
 
 pub(super) fn fill(name: &str, v: &mut Value) {
     match name {
@@ -56,6 +56,10 @@ fn stateful_set(v: &mut Value) {
     default_text(v, "spec.persistentVolumeClaimRetentionPolicy.whenScaled", "Retain");
     default(v, "spec.replicas", 1);
     default(v, "spec.revisionHistoryLimit", 10);
+    for claim in list_mut(v, "spec.volumeClaimTemplates") {
+        default_text(claim, "apiVersion", "v1");
+        default_text(claim, "kind", "PersistentVolumeClaim");
+    }
 }
 
 fn job_labels(v: &mut Value) {

@@ -16,15 +16,15 @@ pub(super) fn of(group: &str, plural: &str) -> (Create, Update) {
         ("", "persistentvolumes") => (|v| reset_status(v, Some("Pending")), keep_status),
         ("", "persistentvolumeclaims") => (create_claim, update_claim),
         ("", "services") => (create_service, update_service),
+        (_, "daemonsets") => (create_daemon_set, update_daemon_set),
         (_, "jobs") => (create_job, keep_status),
         (_, "certificatesigningrequests") => (create_signing_request, update_signing_request),
-        (_, "customresourcedefinitions") => (create_definition, keep_status),
+        (_, "customresourcedefinitions") => (create_definition, update_definition),
         (
             _,
             "replicationcontrollers"
             | "resourcequotas"
             | "apiservices"
-            | "daemonsets"
             | "deployments"
             | "replicasets"
             | "statefulsets"
@@ -155,9 +155,11 @@ fn keep_allocated(v: &mut Value, old: &Value) {
         let allocates = get(s, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
         text(s, "spec.type") == "NodePort" || (text(s, "spec.type") == "LoadBalancer" && allocates)
     };
-    if needs_ip(v) && needs_ip(old) && text(v, "spec.clusterIP").is_empty() && strings(v, "spec.clusterIPs").is_empty()
-    {
+    if needs_ip(v) && needs_ip(old) && text(v, "spec.clusterIP").is_empty() {
         restore(v, old, "spec.clusterIP");
+    }
+    let is_same_ip = text(v, "spec.clusterIP") == text(old, "spec.clusterIP");
+    if needs_ip(v) && needs_ip(old) && is_same_ip && strings(v, "spec.clusterIPs").is_empty() {
         restore(v, old, "spec.clusterIPs");
     }
     if needs_ip(v) && needs_ip(old) {
@@ -215,8 +217,30 @@ fn same_cluster_ips(v: &mut Value, old: Option<&Value>) {
         }
     } else if ip.is_empty() && is_ip_changed {
         remove(v, "spec.clusterIPs");
-    } else if !ip.is_empty() && ips.is_empty() && text(old, "spec.clusterIP").is_empty() {
+    } else if !ip.is_empty() && ips.is_empty() {
         set(v, "spec.clusterIPs", json!([ip]));
+    }
+}
+
+/// Where upstream's converter keeps the old `templateGeneration`.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+fn create_daemon_set(v: &mut Value) {
+    reset_status(v, None);
+    set_template_generation(v, 1);
+}
+
+fn update_daemon_set(v: &mut Value, old: &Value) {
+    keep_status(v, old);
+    let before: i64 =
+        croft_meta::object::annotation(old, TEMPLATE_GENERATION).and_then(|n| n.parse().ok()).unwrap_or_default();
+    let is_changed = get(v, "spec.template") != get(old, "spec.template");
+    set_template_generation(v, before + i64::from(is_changed));
+}
+
+fn set_template_generation(v: &mut Value, generation: i64) {
+    if let Some(annotations) = map_mut(v, "metadata.annotations") {
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string().into());
     }
 }
 
@@ -237,6 +261,11 @@ fn create_job(v: &mut Value) {
         }
         if let Some(selector) = map_mut(v, "spec.selector.matchLabels") {
             selector.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| uid.into());
+        }
+        // As defaulting would have, had these labels been there.
+        if !has(v, "metadata.labels") {
+            let labels = get(v, "spec.template.metadata.labels").cloned().unwrap_or_default();
+            set(v, "metadata.labels", labels);
         }
     }
     reset_status(v, None);
@@ -261,7 +290,18 @@ fn create_definition(v: &mut Value) {
     let stored: Vec<Value> = stored.map(|version| json!(text(version, "name"))).into_iter().collect();
     go_json::canonicalise(v);
     set(v, "status.storedVersions", stored);
-    set(v, "status.conditions", json!([]));
+}
+
+/// A version that becomes the one to store is remembered, since objects in it may outlive its reign.
+fn update_definition(v: &mut Value, old: &Value) {
+    keep_status(v, old);
+    let Some(storage) = list(v, "spec.versions").iter().find(|version| flag(version, "storage")) else { return };
+    let storage = json!(text(storage, "name"));
+    let mut stored = list(v, "status.storedVersions").to_vec();
+    if !stored.contains(&storage) {
+        stored.push(storage);
+        set(v, "status.storedVersions", stored);
+    }
 }
 
 #[cfg(test)]

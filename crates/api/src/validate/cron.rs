@@ -49,7 +49,8 @@ fn is_go_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
         let (number, tail) = rest.split_at(digits);
-        let Some(unit) = ["ns", "us", "µs", "ms", "s", "m", "h"].iter().filter(|u| tail.starts_with(**u)).max_by_key(|u| u.len())
+        let Some(unit) =
+            ["ns", "us", "µs", "ms", "s", "m", "h"].iter().filter(|u| tail.starts_with(**u)).max_by_key(|u| u.len())
         else {
             return false;
         };
@@ -109,8 +110,9 @@ fn number(text: &str, bounds: &Bounds) -> Result<u32, String> {
 }
 
 fn integer(text: &str) -> Result<u32, String> {
-    let number: i64 =
-        text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))?;
+    let number: i64 = text
+        .parse()
+        .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))?;
     u32::try_from(number).map_err(|_| format!("negative number ({number}) not allowed: {text}"))
 }
 
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn schedules_are_read_like_cron_reads_them() {
-        for good in ["* * * * *", "*/5 0-6 1,15 jan-mar MON", "@hourly", "@every 1h30m", "0 0 ? * 1-5", "5/10 * * * *"] {
+        for good in ["* * * * *", "*/5 0-6 1,15 jan-mar MON", "@hourly", "@every 1h30m", "0 0 ? * 1-5", "5/10 * * * *"]
+        {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         for (bad, text) in [
