@@ -81,7 +81,7 @@ fn definitions() -> BTreeMap<String, Value> {
         apiregistration::v1 { APIService }
         meta::v1 { APIGroup APIGroupList APIResourceList APIVersions DeleteOptions ListMeta Patch Status }
     }
-    generator.take_definitions(true).into_iter().map(|(name, value)| (name, value)).collect()
+    generator.take_definitions(true).into_iter().collect()
 }
 
 fn complete(name: &str, definition: &mut Value) {

@@ -36,11 +36,11 @@ fn descend(def: &TypeDef, value: &mut Value) {
             descend(TABLE.get(index), value);
             continue;
         }
-        if let Some(text) = field.default() {
-            if !has(value, field.json) || get(value, field.json) == Some(&json!("")) {
-                // The texts are constants of this program, checked by a test.
-                set(value, field.json, serde_json::from_str::<Value>(text).unwrap_or_default());
-            }
+        if let Some(text) = field.default()
+            && (!has(value, field.json) || get(value, field.json) == Some(&json!("")))
+        {
+            // The texts are constants of this program, checked by a test.
+            set(value, field.json, serde_json::from_str::<Value>(text).unwrap_or_default());
         }
         let (Ty::Message(index), Some(child)) = (field.ty, value.get_mut(field.json)) else { continue };
         match (field.shape, child) {
@@ -69,7 +69,9 @@ fn fill(name: &str, v: &mut Value) {
         | "core.v1.DownwardAPIVolumeSource"
         | "core.v1.ProjectedVolumeSource" => default(v, "defaultMode", 0o644),
         "core.v1.HostPathVolumeSource" => default(v, "type", ""),
-        "core.v1.ServiceAccountTokenProjection" => default(v, "expirationSeconds", 3600),
+        "core.v1.ServiceAccountTokenProjection" | "authentication.v1.TokenRequestSpec" => {
+            default(v, "expirationSeconds", 3600);
+        }
         "core.v1.ObjectFieldSelector" => default_text(v, "apiVersion", "v1"),
         "core.v1.ReplicationController" => pod::replication_controller(v),
         "core.v1.Service" => service(v),
@@ -139,7 +141,6 @@ fn fill(name: &str, v: &mut Value) {
                 default_number(v, "count", 1);
             }
         }
-        "authentication.v1.TokenRequestSpec" => default(v, "expirationSeconds", 3600),
         other => workload::fill(other, v),
     }
 }
@@ -221,10 +222,10 @@ fn secret(v: &mut Value) {
 
 fn namespace(v: &mut Value) {
     let name = text(v, "metadata.name").to_owned();
-    if !name.is_empty() {
-        if let Some(labels) = crate::view::map_mut(v, "metadata.labels") {
-            labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
-        }
+    if !name.is_empty()
+        && let Some(labels) = crate::view::map_mut(v, "metadata.labels")
+    {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
     }
     default_text(v, "status.phase", "Active");
 }

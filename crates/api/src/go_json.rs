@@ -91,7 +91,9 @@ pub(crate) fn is_zero(ty: Ty, value: &Value) -> bool {
 fn many(field: &Field, value: &mut Option<Value>) {
     let is_empty = match value {
         Some(Value::Array(items)) => {
-            items.iter_mut().for_each(|item| element(field.ty, item));
+            for item in items.iter_mut() {
+                element(field.ty, item);
+            }
             items.is_empty()
         }
         Some(Value::Object(map)) => {

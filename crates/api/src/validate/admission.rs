@@ -248,7 +248,7 @@ pub(super) fn binding(object: &Value) -> FieldErrors {
     }
     if let Some(reference) = get(object, "spec.paramRef") {
         let path = spec().child("paramRef");
-        if text(reference, "name").is_empty() == !has(reference, "selector") {
+        if text(reference, "name").is_empty() != has(reference, "selector") {
             let text = "one of name or selector must be specified";
             errors.push(FieldError::required(&path, text));
         }

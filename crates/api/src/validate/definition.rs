@@ -81,6 +81,8 @@ fn check_scope(errors: &mut FieldErrors, scope: &str) {
     }
 }
 
+const MIXED: &str = "may have mixed case, but should otherwise match: ";
+
 fn check_names(errors: &mut FieldErrors, object: &Value) {
     let path = spec().child("names");
     let field = |name: &str| text(object, &format!("spec.names.{name}"));
@@ -93,7 +95,6 @@ fn check_names(errors: &mut FieldErrors, object: &Value) {
             errors.push(FieldError::invalid(&path, value, format!("{prefix}{}", wrong.join(","))));
         }
     };
-    const MIXED: &str = "may have mixed case, but should otherwise match: ";
     label(path.child("plural"), field("plural"), "");
     label(path.child("singular"), field("singular"), "");
     label(path.child("kind"), field("kind"), MIXED);

@@ -58,10 +58,8 @@ pub(super) fn endpoint_slice(object: &Value) -> FieldErrors {
         for (index, address) in addresses.iter().enumerate() {
             let path = path.index(index);
             match kind {
-                "IPv4" | "IPv6" => {
-                    if ip(&mut errors, &path, address).is_some() {
-                        not_special(&mut errors, &path, address);
-                    }
+                "IPv4" | "IPv6" if ip(&mut errors, &path, address).is_some() => {
+                    not_special(&mut errors, &path, address);
                 }
                 "FQDN" => named(&mut errors, &path, address, names::is_dns1123_subdomain),
                 _ => {}

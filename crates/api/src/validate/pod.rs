@@ -35,7 +35,7 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> FieldErrors {
         let path = super::spec().child("activeDeadlineSeconds");
         match deadline {
             Some(now) if now > before => {
-                errors.push(FieldError::invalid(&path, now, "must be less than or equal to previous value"))
+                errors.push(FieldError::invalid(&path, now, "must be less than or equal to previous value"));
             }
             None => errors.push(FieldError::invalid(
                 &path,
@@ -136,11 +136,11 @@ pub(super) fn spec(errors: &mut FieldErrors, spec: &Value, path: &FieldPath) {
             named(errors, &path.child(field), value, rule);
         }
     }
-    if let Some(deadline) = int(spec, "activeDeadlineSeconds") {
-        if !(1..=i64::from(i32::MAX)).contains(&deadline) {
-            let text = "must be between 1 and 2147483647, inclusive";
-            errors.push(FieldError::invalid(&path.child("activeDeadlineSeconds"), deadline, text));
-        }
+    if let Some(deadline) = int(spec, "activeDeadlineSeconds")
+        && !(1..=i64::from(i32::MAX)).contains(&deadline)
+    {
+        let text = "must be between 1 and 2147483647, inclusive";
+        errors.push(FieldError::invalid(&path.child("activeDeadlineSeconds"), deadline, text));
     }
     for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         if text(secret, "name").is_empty() {

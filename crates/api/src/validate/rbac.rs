@@ -103,7 +103,7 @@ fn subject(errors: &mut FieldErrors, subject: &Value, path: &FieldPath, is_names
         }
         "User" | "Group" => one_of(errors, &path.child("apiGroup"), group, &[GROUP]),
         other => {
-            errors.push(FieldError::not_supported(&path.child("kind"), other, &["ServiceAccount", "User", "Group"]))
+            errors.push(FieldError::not_supported(&path.child("kind"), other, &["ServiceAccount", "User", "Group"]));
         }
     }
 }

@@ -218,6 +218,16 @@ fn is_counted(name: &str) -> bool {
         && !name.contains("hugepages")
 }
 
+const SCOPES: &[&str] = &[
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
 pub(super) fn resource_quota(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     for (name, value) in map(object, "spec.hard").into_iter().flatten() {
@@ -229,15 +239,6 @@ pub(super) fn resource_quota(object: &Value) -> FieldErrors {
             errors.push(FieldError::invalid(&path, quantity_text(value), "must be an integer"));
         }
     }
-    const SCOPES: &[&str] = &[
-        "Terminating",
-        "NotTerminating",
-        "BestEffort",
-        "NotBestEffort",
-        "PriorityClass",
-        "CrossNamespacePodAffinity",
-        "VolumeAttributesClass",
-    ];
     if strings(object, "spec.scopes").iter().any(|scope| !SCOPES.contains(scope)) {
         let value = get(object, "spec.scopes").cloned().unwrap_or_default();
         errors.push(FieldError::invalid(&spec().child("scopes"), value, "unsupported scope"));

@@ -18,11 +18,11 @@ pub(super) fn validate(object: &Value) -> FieldErrors {
         errors.extend(names::validate_labels(selector, &spec().child("selector")));
     }
     one_of(&mut errors, &spec().child("sessionAffinity"), text(object, "spec.sessionAffinity"), &["ClientIP", "None"]);
-    if let Some(seconds) = int(object, "spec.sessionAffinityConfig.clientIP.timeoutSeconds") {
-        if !(1..=86_400).contains(&seconds) {
-            let path = spec().child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
-            errors.push(FieldError::invalid(&path, seconds, "must be greater than 0 and less than 86400"));
-        }
+    if let Some(seconds) = int(object, "spec.sessionAffinityConfig.clientIP.timeoutSeconds")
+        && !(1..=86_400).contains(&seconds)
+    {
+        let path = spec().child("sessionAffinityConfig").child("clientIP").child("timeoutSeconds");
+        errors.push(FieldError::invalid(&path, seconds, "must be greater than 0 and less than 86400"));
     }
     let kinds = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
     one_of(&mut errors, &spec().child("type"), kind, &kinds);
@@ -110,10 +110,10 @@ fn cluster_ips(errors: &mut FieldErrors, object: &Value, kind: &str) {
         }
         return;
     }
-    if let (Some(first), single) = (ips.first(), text(object, "spec.clusterIP")) {
-        if *first != single {
-            errors.push(FieldError::invalid(&path, json!(ips), "first value must match `clusterIP`"));
-        }
+    if let (Some(first), single) = (ips.first(), text(object, "spec.clusterIP"))
+        && *first != single
+    {
+        errors.push(FieldError::invalid(&path, json!(ips), "first value must match `clusterIP`"));
     }
     if ips.contains(&"None") {
         if ips.len() > 1 {
@@ -164,11 +164,12 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     let needs_ip = |object: &Value| text(object, "spec.type") != "ExternalName";
     if needs_ip(new) && needs_ip(old) {
         let (now, before) = (strings(new, "spec.clusterIPs"), strings(old, "spec.clusterIPs"));
-        if let (Some(first), Some(was)) = (now.first(), before.first()) {
-            if first != was && !was.is_empty() {
-                let path = spec().child("clusterIPs").index(0);
-                errors.push(FieldError::invalid(&path, json!(now), "may not change once set"));
-            }
+        if let (Some(first), Some(was)) = (now.first(), before.first())
+            && first != was
+            && !was.is_empty()
+        {
+            let path = spec().child("clusterIPs").index(0);
+            errors.push(FieldError::invalid(&path, json!(now), "may not change once set"));
         }
     }
     let was_lb = text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer";
