@@ -42,7 +42,7 @@ async fn write(store: &Embedded, task: u64, n: u64) -> Revision {
     };
     let mut ops = vec![put(format!("{task}/a"), 0), put(format!("{task}/b"), padding)];
     let other = format!("{task}/log/{}", n % 20);
-    ops.push(if n % 3 == 0 { Op::Delete { key: other } } else { put(other, 0) });
+    ops.push(if n.is_multiple_of(3) { Op::Delete { key: other } } else { put(other, 0) });
     match store.txn(Txn { compare: vec![], ops }).await.unwrap() {
         TxnResult::Committed(revision) => revision,
         TxnResult::Conflict(revision) => panic!("conflict at {revision}"),

@@ -223,7 +223,7 @@ impl Simulation {
                 self.store.compact(point).await.unwrap();
                 self.model.compacted = self.model.compacted.max(point.0);
             }
-            2 => self.model.leases.push(self.store.lease_grant(Duration::from_secs(3600)).await.unwrap()),
+            2 => self.model.leases.push(self.store.lease_grant(Duration::from_hours(1)).await.unwrap()),
             3 => self.revoke().await,
             4 | 5 => self.watch().await,
             6..=9 => self.range().await,

@@ -47,7 +47,7 @@ fn under(prefix: &str) -> Range {
 
 /// Waits until `check` holds; fails after a minute.
 async fn eventually(what: &str, mut check: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !check().await {
         assert!(Instant::now() < deadline, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -331,8 +331,8 @@ async fn put_leased(store: &S, key: &str, lease: LeaseId) -> Result<TxnResult, E
 }
 
 pub(crate) async fn a_lease_takes_its_keys_with_it(store: S) {
-    let lease = store.lease_grant(Duration::from_secs(600)).await.unwrap();
-    let other = store.lease_grant(Duration::from_secs(600)).await.unwrap();
+    let lease = store.lease_grant(Duration::from_mins(10)).await.unwrap();
+    let other = store.lease_grant(Duration::from_mins(10)).await.unwrap();
     assert_ne!(lease, other);
     for (key, lease) in [("a", lease), ("b", lease), ("detached", lease), ("deleted", lease), ("other", other)] {
         put_leased(&store, key, lease).await.unwrap();

@@ -159,7 +159,7 @@ impl EtcdServer {
 
     /// Until it answers.
     pub(crate) async fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         loop {
             match Etcd::connect(self.options()).await {
                 Ok(_) => return,

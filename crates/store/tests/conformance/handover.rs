@@ -16,7 +16,7 @@ type Stream = BoxStream<'static, Result<WatchItem, Error>>;
 
 /// Fails rather than hangs.
 async fn next(stream: &mut Stream) -> WatchItem {
-    let item = tokio::time::timeout(Duration::from_secs(60), stream.next()).await.expect("no event in a minute");
+    let item = tokio::time::timeout(Duration::from_mins(1), stream.next()).await.expect("no event in a minute");
     item.expect("the stream ended").unwrap()
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn progress_comes_when_asked_for(store: S) {
     let start = put(&store, "other", "1").await;
     let mut stream = store.watch("watched/", start).await.unwrap();
     let newest = put(&store, "other", "2").await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
     loop {
         assert!(tokio::time::Instant::now() < deadline, "no progress in a minute");
         store.request_progress().await.unwrap();

@@ -8,13 +8,11 @@ impl Rng {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// From `variable` in the environment, else from the clock.
+    /// From `variable` in the environment, else from the system.
     pub(crate) fn seed(variable: &str) -> u64 {
         let given = std::env::var(variable).ok().map(|seed| seed.parse().expect("a seed is a number"));
-        given.unwrap_or_else(|| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-            u64::from(now.subsec_nanos())
-        })
+        // The standard library's hash keys are random.
+        given.unwrap_or_else(|| std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0) >> 32)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
