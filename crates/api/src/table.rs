@@ -205,7 +205,7 @@ fn resource(schemas: &mut Builder, group: &str, versions: &[&str], line: &'stati
         scope,
         storage_version: versions.first().map(|v| v.name.clone()).unwrap_or_default(),
         versions,
-        storage_key: plural.clone(),
+        storage_key: storage_key(group, &plural),
         verbs: verbs.unwrap_or_else(|| verbs_of(kind)),
         is_virtual,
         is_custom: false,
@@ -237,6 +237,15 @@ fn column(text: &str) -> Column {
         description: String::new(),
         priority,
         json_path: String::new(),
+    }
+}
+
+/// `apps/deployments`, `core/pods`. Both groups of events are views of one storage.
+fn storage_key(group: &str, plural: &str) -> String {
+    match (group, plural) {
+        ("" | "events.k8s.io", "events") => "core/events".to_owned(),
+        ("", _) => format!("core/{plural}"),
+        _ => format!("{group}/{plural}"),
     }
 }
 

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use croft_meta::{ApiError, FieldPath, object};
-use croft_schema::{CelRules, Schema};
 use serde_json::{Value, json};
 
 use crate::cache::Cache;
@@ -144,17 +143,15 @@ fn name_conflict(catalog: &Catalog, crd: &Value) -> Option<String> {
 fn check_schemas(target: &Target, crd: &Value) -> Result<(), ApiError> {
     let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
     let mut errors = Vec::new();
-    for (index, version) in versions.into_iter().flatten().enumerate() {
+    let versions: Vec<&Value> = versions.into_iter().flatten().collect();
+    for (index, version) in versions.iter().enumerate() {
         let Some(schema) = version.pointer("/schema/openAPIV3Schema") else { continue };
-        let path = FieldPath::new("spec.versions").index(index).child("schema").child("openAPIV3Schema");
-        let structural = croft_schema::check_structural(schema, &path);
-        if structural.is_empty()
-            && let Ok(parsed) = Schema::from_json(schema)
-            && let Err(rules) = CelRules::compile(&parsed, &path)
-        {
-            errors.extend(rules);
-        }
-        errors.extend(structural);
+        // Upstream keeps the schema of a sole version in its old place, and names that place in errors.
+        let path = match versions.len() {
+            1 => FieldPath::new("spec.validation"),
+            _ => FieldPath::new("spec.versions").index(index).child("schema"),
+        };
+        errors.extend(croft_schema::check_structural(schema, &path.child("openAPIV3Schema")));
     }
     if errors.is_empty() {
         return Ok(());

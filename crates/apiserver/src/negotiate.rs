@@ -31,12 +31,11 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) const JSON: Self = Self { shape: Shape::Whole, format: Format::Json };
 
+    /// Tables and metadata are plain JSON to the outside: their kind says what they are.
     pub(crate) fn content_type(self) -> &'static str {
-        match (self.format, self.shape) {
-            (Format::Yaml, _) => "application/yaml",
-            (Format::Json, Shape::Table("v1")) => "application/json;as=Table;g=meta.k8s.io;v=v1",
-            (Format::Json, Shape::Table(_)) => "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
-            (Format::Json, _) => "application/json",
+        match self.format {
+            Format::Yaml => "application/yaml",
+            Format::Json => "application/json",
         }
     }
 }
@@ -92,7 +91,7 @@ pub(crate) fn output(headers: &HeaderMap) -> Result<Output, ApiError> {
     list.iter().find_map(supported).ok_or_else(|| {
         ApiError::not_acceptable(
             "only the following media types are accepted: application/json, application/yaml, \
-             application/json;as=Table;g=meta.k8s.io;v=v1, application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+             application/vnd.kubernetes.protobuf",
         )
     })
 }

@@ -199,14 +199,10 @@ fn validate_schema(target: &Target, object: &Value, old: Option<&Value>) -> Fiel
         return FieldErrors::new();
     }
     let version = target.served.version();
-    let mut errors = croft_schema::validate(&version.schema, object, &FieldPath::root(), old);
-    // Rules may rely on the shape that the schema promises.
-    if errors.is_empty()
-        && let Some(rules) = &version.rules
-    {
-        errors.extend(rules.evaluate(object, old));
+    match &version.rules {
+        Some(rules) => croft_schema::validate_custom_resource(&version.schema, rules, object, old),
+        None => croft_schema::validate(&version.schema, object, &FieldPath::root(), old),
     }
-    errors
 }
 
 fn refuse(target: &Target, object: &Value, errors: &FieldErrors) -> Result<(), ApiError> {

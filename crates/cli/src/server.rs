@@ -1,6 +1,6 @@
 //! `croft server`: starts the pieces, says when they are ready, and ends them on a signal.
 //!
-//! [`start`] is the only place that knows the API server and the stores.
+//! [`start`] is the only place that knows the API server and the controllers.
 
 use std::fmt;
 use std::fs::DirBuilder;
@@ -9,18 +9,14 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use croft_pki::Secret;
-use croft_store::embedded::{Embedded, EmbeddedOptions};
-use croft_store::etcd::{Etcd, EtcdOptions};
-use croft_store::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use crate::settings::{Settings, StoreSettings};
+use crate::settings::Settings;
 use crate::{Failure, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
@@ -61,12 +57,11 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
 
 /// Starts the API server on its store, and the controllers on the API server.
 async fn start(settings: &Settings) -> anyhow::Result<Running> {
-    let store = open_store(settings).await?;
     let listen = settings.listen.iter();
     let config = croft_apiserver::Config {
         data_dir: settings.data_dir.clone(),
         listen: listen.map(|l| croft_apiserver::Listen { addr: l.address, is_required: l.required }).collect(),
-        store,
+        store: store::open(&settings.store, &settings.data_dir).await?,
         extra_names: settings.tls_san.clone(),
         admin_password: settings.admin_password.clone(),
     };
@@ -82,24 +77,6 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
             controllers.await.context("a controller panicked")
         }),
     })
-}
-
-async fn open_store(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
-    match &settings.store {
-        StoreSettings::Embedded => Ok(Embedded::open(&settings.data_dir.join("store"), EmbeddedOptions::default())?),
-        StoreSettings::Etcd(etcd) => {
-            let options = EtcdOptions {
-                endpoints: etcd.endpoints.clone(),
-                ca: etcd.ca_file.clone(),
-                cert: etcd.client.as_ref().map(|client| client.cert_file.clone()),
-                key: etcd.client.as_ref().map(|client| client.key_file.clone()),
-                username: etcd.login.as_ref().map(|login| login.username.clone()),
-                password: etcd.login.as_ref().map(|login| login.password.reveal().to_owned()),
-                ..EtcdOptions::default()
-            };
-            Ok(Etcd::connect(options).await?)
-        }
-    }
 }
 
 async fn run_until_signal(

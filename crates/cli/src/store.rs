@@ -11,7 +11,7 @@ use crate::settings::{EtcdSettings, StoreSettings};
 pub(crate) async fn open(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
     match settings {
         StoreSettings::Embedded => {
-            let dir = data_dir.to_owned();
+            let dir = data_dir.join("store");
             // Reading the log of what was written last may take a while.
             let opening = tokio::task::spawn_blocking(move || Embedded::open(&dir, EmbeddedOptions::default()));
             let store = opening.await.context("the store's opening was cut short")?;
@@ -47,7 +47,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = open(&StoreSettings::Embedded, dir.path()).await.unwrap();
         store.revision().await.unwrap();
-        assert!(dir.path().join("store.db").exists());
+        assert!(dir.path().join("store/store.db").exists());
         let err = format!("{:#}", open(&StoreSettings::Embedded, dir.path()).await.map(|_| ()).unwrap_err());
         assert!(err.starts_with("cannot open the store in "), "{err}");
         store.close().await.unwrap();

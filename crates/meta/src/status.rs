@@ -221,8 +221,11 @@ impl ApiError {
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.0.message, "reason": self.0.reason, "code": self.0.code,
+            "message": self.0.message, "code": self.0.code,
         });
+        if !self.0.reason.is_empty() {
+            status["reason"] = json!(self.0.reason);
+        }
         if let Some(details) = &self.0.details {
             status["details"] = json!(details);
         }

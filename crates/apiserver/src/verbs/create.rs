@@ -71,13 +71,14 @@ async fn create_named(
     let server = &call.server;
     prepare::default(target, &mut object);
     prepare::stamp_new(server, target, &mut object)?;
-    admission::admit_create(call, target, &mut object).await?;
+    // Before admission: what the server adds belongs to nobody.
     if tracking == Tracking::Needed {
         prepare::with_write_context(server, target, &options.field_manager, |cx| {
             croft_apply::track_update(cx, None, &mut object)
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::admit_create(call, target, &mut object).await?;
     prepare::for_create(target, &mut object);
     admission::complete(call, target, &mut object, None)?;
     prepare::validate_create(target, &object)?;

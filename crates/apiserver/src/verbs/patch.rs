@@ -1,6 +1,6 @@
 //! PATCH, in all four dialects.
 
-use croft_apply::{PatchError, json_patch, merge_patch, strategic};
+use croft_apply::{json_patch, merge_patch, strategic};
 use croft_meta::{ApiError, FieldError, FieldPath, object};
 use serde_json::Value;
 
@@ -68,17 +68,7 @@ pub(crate) enum Patch<'a> {
 
 impl<'a> Patch<'a> {
     pub(crate) fn parse(patch_type: PatchType, body: &'a [u8]) -> Result<Self, ApiError> {
-        let object = || {
-            serde_json::from_slice::<Value>(body)
-                .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
-                .and_then(|patch| {
-                    if patch.is_object() {
-                        Ok(patch)
-                    } else {
-                        Err(ApiError::bad_request("error decoding patch: the patch must be an object"))
-                    }
-                })
-        };
+        let object = || merge_patch::decode(body).map_err(ApiError::from);
         Ok(match patch_type {
             PatchType::Json | PatchType::Apply => Self::Json(body),
             PatchType::Merge => Self::Merge(object()?),
@@ -88,29 +78,15 @@ impl<'a> Patch<'a> {
 
     pub(crate) fn apply(&self, target: &Target, old: &Value) -> Result<Value, ApiError> {
         match self {
-            Self::Json(patch) => json_patch::apply(old, patch).map_err(patch_error),
+            Self::Json(patch) => json_patch::apply(old, patch).map_err(ApiError::from),
             Self::Merge(patch) => {
                 let mut new = old.clone();
                 merge_patch::apply(&mut new, patch);
                 Ok(new)
             }
             Self::Strategic(patch) => {
-                strategic::apply(&target.served.version().schema, old, patch).map_err(patch_error)
+                strategic::apply(&target.served.version().schema, old, patch).map_err(ApiError::from)
             }
-        }
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
-pub(crate) fn patch_error(error: PatchError) -> ApiError {
-    match &error {
-        PatchError::Malformed(text) => ApiError::bad_request(text.as_str()),
-        PatchError::TooLarge(text) => ApiError::too_large(text.as_str()),
-        PatchError::Failed(text) => ApiError::new(500, "InternalError", text.as_str()),
-        // virtctl retries on exactly these words.
-        PatchError::Rejected(_) => {
-            ApiError::new(422, "Invalid", "the server rejected our request due to an error in our request")
-                .with_details(croft_meta::status::Details::default())
         }
     }
 }

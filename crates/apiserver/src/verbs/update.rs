@@ -93,15 +93,20 @@ fn next_state(
     if object::uid(&new).is_empty() {
         object::set_meta(&mut new, "uid", object::uid(old));
     }
-    admission::admit_update(call, target, &mut new, old)?;
+    // Before admission: what the server adds belongs to nobody.
     if !tracked {
         prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
             croft_apply::track_update(cx, Some(old), &mut new)
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::admit_update(call, target, &mut new, old)?;
     prepare::for_update(target, &mut new, old)?;
     admission::complete(call, target, &mut new, Some(old))?;
+    if tracked {
+        // An apply that changed nothing, defaults and all, must leave the times as they were.
+        croft_apply::ssa::keep_times(Some(old), &mut new);
+    }
     prepare::validate_update(target, &new, old)?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);

@@ -48,20 +48,10 @@ pub(crate) async fn watch(call: &Call, target: &Target, output: Output) -> Resul
         let chunk = watcher.next_chunk().await?;
         Some((Ok::<_, BoxError>(Frame::data(chunk)), watcher))
     });
-    let template = answer::bytes(200, watch_content_type(output), Bytes::new());
+    let template = answer::bytes(200, output.content_type(), Bytes::new());
     let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
     *answer.headers_mut() = template.headers().clone();
     Ok(answer)
-}
-
-fn watch_content_type(output: Output) -> &'static str {
-    match output.shape {
-        Shape::Table("v1") => "application/json;as=Table;g=meta.k8s.io;v=v1;stream=watch",
-        Shape::Table(_) => "application/json;as=Table;g=meta.k8s.io;v=v1beta1;stream=watch",
-        Shape::Partial("v1") => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;stream=watch",
-        Shape::Partial(_) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1;stream=watch",
-        Shape::Whole => "application/json",
-    }
 }
 
 /// Where a watch begins.
