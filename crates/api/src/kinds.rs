@@ -5,6 +5,8 @@ mod fields;
 mod prepare;
 mod warnings;
 
+pub(crate) use convert::convert_autoscaler_to_v2;
+
 use croft_meta::names;
 use serde_json::Value;
 

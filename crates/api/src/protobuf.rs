@@ -223,7 +223,6 @@ impl Decoder {
             Ty::IntOrString => int_or_string(wire.bytes(name)?)?,
             Ty::Time => timestamp(wire.bytes(name)?, 0)?,
             Ty::MicroTime => timestamp(wire.bytes(name)?, 1000)?,
-            Ty::Duration => duration(wire.bytes(name)?)?,
             Ty::Raw | Ty::Json | Ty::FieldsV1 => raw_json(name, wire.bytes(name)?)?,
             Ty::Message(index) => self.nested(index, name, wire, before, depth)?,
         })
@@ -328,18 +327,6 @@ fn timestamp(bytes: &[u8], resolution: i32) -> Result<Value, ProtobufError> {
     }
     let Ok(parsed) = jiff::Timestamp::new(seconds, nanos) else { return Ok(Value::Null) };
     Ok(if resolution == 0 { time::format_seconds(parsed) } else { time::format_micros(parsed) }.into())
-}
-
-/// Go writes a `metav1.Duration` as text: whole seconds are enough for those in use.
-fn duration(bytes: &[u8]) -> Result<Value, ProtobufError> {
-    let mut nanos = 0;
-    let mut fields = Reader::new(bytes);
-    while let Some((number, wire)) = fields.field()? {
-        if let (1, Wire::Varint(value)) = (number, wire) {
-            nanos = value.cast_signed();
-        }
-    }
-    Ok(format!("{}s", nanos / 1_000_000_000).into())
 }
 
 /// `RawExtension`, `JSON` and `FieldsV1` hold JSON text in field 1.

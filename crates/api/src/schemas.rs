@@ -113,7 +113,6 @@ impl Builder {
             Ty::IntOrString => ("intstr", Type::IntOrString, ""),
             Ty::Time => ("Time", Type::String, "date-time"),
             Ty::MicroTime => ("MicroTime", Type::String, "date-time"),
-            Ty::Duration => ("Duration", Type::String, ""),
             Ty::Raw => ("RawExtension", Type::Any, ""),
             Ty::Json => ("JSON", Type::Any, ""),
             Ty::FieldsV1 => ("FieldsV1", Type::Any, ""),

@@ -325,6 +325,51 @@ mod tests {
         assert!(!pods.versions[0].subresources.iter().any(|s| s.name == "exec"));
     }
 
+    /// What a real kube-apiserver 1.34 lists, in its order, but for the subresources that this module's text leaves out.
+    #[test]
+    fn discovery_is_that_of_the_original() {
+        const LEFT_OUT: &[&str] = &["proxy", "attach", "ephemeralcontainers", "exec", "log", "portforward", "resize"];
+        let wanted: Vec<String> = include_str!("../testdata/discovery.txt")
+            .lines()
+            .map(|line| {
+                let is_served = |word: &&str| !LEFT_OUT.contains(&word.split(':').next().unwrap_or_default());
+                line.split(' ').filter(is_served).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        let mut got = Vec::new();
+        for resource in builtin() {
+            for version in &resource.versions {
+                got.push(discovery_line(resource, version));
+            }
+        }
+        assert_eq!(got, wanted);
+    }
+
+    fn discovery_line(resource: &Resource, version: &Version) -> String {
+        let own = resource.gvk(&version.name);
+        let names = &resource.names;
+        let mut words = vec![
+            own.api_version(),
+            names.plural.clone(),
+            names.singular.clone(),
+            names.kind.clone(),
+            format!("{:?}", resource.scope),
+            format!("short={}", names.short_names.join(",")),
+            format!("in={}", names.categories.join(",")),
+            resource.verbs.join(","),
+        ];
+        for subresource in &version.subresources {
+            let kind = &subresource.kind;
+            let kind = if kind.group == own.group || kind.group.is_empty() {
+                kind.kind.clone()
+            } else {
+                format!("{}/{}/{}", kind.group, kind.version, kind.kind)
+            };
+            words.push(format!("{}:{kind}:{}", subresource.name, subresource.verbs.join(",")));
+        }
+        words.join(" ")
+    }
+
     #[test]
     fn both_event_groups_share_their_storage() {
         assert_eq!(row("", "events").storage_key, row("events.k8s.io", "events").storage_key);

@@ -58,7 +58,6 @@ pub(crate) enum Ty {
     IntOrString,
     Time,
     MicroTime,
-    Duration,
     /// `RawExtension`: any JSON, wrapped in a message.
     Raw,
     /// apiextensions' `JSON`: as above.
@@ -298,7 +297,6 @@ fn parse_type(table: &Table, package: &str, name: &str) -> Ty {
         "intorstring" => Ty::IntOrString,
         "time" => Ty::Time,
         "microtime" => Ty::MicroTime,
-        "duration" => Ty::Duration,
         "raw" => Ty::Raw,
         "json" => Ty::Json,
         "fieldsv1" => Ty::FieldsV1,

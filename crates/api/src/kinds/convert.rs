@@ -40,6 +40,11 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
+/// For printing, which knows the newer shape only.
+pub(crate) fn convert_autoscaler_to_v2(v: &mut Value) {
+    autoscaler(v, &Gvk::new("autoscaling", "v2", "HorizontalPodAutoscaler"));
+}
+
 fn autoscaler(v: &mut Value, to: &Gvk) {
     let from = text(v, "apiVersion").rsplit('/').next().unwrap_or_default().to_owned();
     set(v, "apiVersion", to.api_version());

@@ -311,7 +311,13 @@ pub(crate) fn cron_job(object: &Value, now: i64) -> Vec<Value> {
     ]
 }
 
+/// The first version of the API shows what the second would.
 pub(crate) fn horizontal_pod_autoscaler(object: &Value, now: i64) -> Vec<Value> {
+    if text(object, "apiVersion") == "autoscaling/v1" {
+        let mut newer = object.clone();
+        crate::kinds::convert_autoscaler_to_v2(&mut newer);
+        return horizontal_pod_autoscaler(&newer, now);
+    }
     let reference =
         format!("{}/{}", text(object, "spec.scaleTargetRef.kind"), text(object, "spec.scaleTargetRef.name"));
     let min = int(object, "spec.minReplicas").map_or_else(|| UNSET.to_owned(), |n| n.to_string());
