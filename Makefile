@@ -8,6 +8,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Where `make run` keeps everything, and more arguments for the server.
 DATA ?= data
 ARGS ?=
+# The interpreter with the Kubernetes client that the tests use.
+export CROFT_PYTHON ?= $(abspath $(TARGET))/venv/bin/python
 
 help: ## Print this menu
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
