@@ -13,7 +13,7 @@ pub(super) fn of(group: &str, plural: &str) -> (Create, Update) {
         ("", "pods") => (create_pod, keep_status),
         ("", "namespaces") => (create_namespace, update_namespace),
         ("", "nodes") => (|_| {}, keep_status),
-        ("", "persistentvolumes") => (|v| reset_status(v, Some("Pending")), keep_status),
+        ("", "persistentvolumes") => (create_volume, keep_status),
         ("", "persistentvolumeclaims") => (create_claim, update_claim),
         ("", "services") => (create_service, update_service),
         (_, "daemonsets") => (create_daemon_set, update_daemon_set),
@@ -66,6 +66,10 @@ fn create_pod(v: &mut Value) {
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         });
         set(v, "status.conditions", json!([condition]));
+        // The object was stamped just now.
+        if let Some(now) = get(v, "metadata.creationTimestamp").cloned() {
+            v["status"]["conditions"][0]["lastTransitionTime"] = now;
+        }
     }
     go_json::canonicalise(v);
 }
@@ -107,6 +111,14 @@ fn update_namespace(v: &mut Value, old: &Value) {
     }
 }
 
+fn create_volume(v: &mut Value) {
+    reset_status(v, Some("Pending"));
+    // The object was stamped just now.
+    if let Some(now) = get(v, "metadata.creationTimestamp").cloned() {
+        set(v, "status.lastPhaseTransitionTime", now);
+    }
+}
+
 fn create_claim(v: &mut Value) {
     set(v, "status", json!({"phase": "Pending"}));
     same_data_source(v);
@@ -121,15 +133,8 @@ fn update_claim(v: &mut Value, old: &Value) {
 fn same_data_source(v: &mut Value) {
     match (get(v, "spec.dataSource").cloned(), get(v, "spec.dataSourceRef").cloned()) {
         (Some(source), None) => set(v, "spec.dataSourceRef", source),
-        (None, Some(reference)) if !has(&reference, "namespace") => {
-            let is_known = matches!(
-                (text(&reference, "apiGroup"), text(&reference, "kind")),
-                ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
-            );
-            if is_known {
-                set(v, "spec.dataSource", reference);
-            }
-        }
+        // Another namespace is something that the old field cannot say.
+        (None, Some(reference)) if !has(&reference, "namespace") => set(v, "spec.dataSource", reference),
         _ => {}
     }
 }
@@ -249,6 +254,7 @@ fn create_job(v: &mut Value) {
     let uid = text(v, "metadata.uid").to_owned();
     if !flag(v, "spec.manualSelector") && !uid.is_empty() {
         let name = text(v, "metadata.name").to_owned();
+        let is_labelled_alike = get(v, "metadata.labels") == get(v, "spec.template.metadata.labels");
         if let Some(labels) = map_mut(v, "spec.template.metadata.labels") {
             for (key, value) in [
                 ("batch.kubernetes.io/controller-uid", &uid),
@@ -262,8 +268,8 @@ fn create_job(v: &mut Value) {
         if let Some(selector) = map_mut(v, "spec.selector.matchLabels") {
             selector.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| uid.into());
         }
-        // As defaulting would have, had these labels been there.
-        if !has(v, "metadata.labels") {
+        // Upstream's default labels are the template's own map, not a copy of it.
+        if is_labelled_alike {
             let labels = get(v, "spec.template.metadata.labels").cloned().unwrap_or_default();
             set(v, "metadata.labels", labels);
         }

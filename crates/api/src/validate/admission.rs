@@ -128,14 +128,16 @@ fn webhook_url(errors: &mut FieldErrors, url: &str, path: &FieldPath) {
     if rest.split('/').next().unwrap_or_default().is_empty() {
         errors.push(FieldError::invalid(path, "", format!("host must be specified{FORM}")));
     }
-    for (sign, what) in [
-        ('@', "user information is not permitted in the URL"),
-        ('#', "fragments are not permitted in the URL"),
-        ('?', "query parameters are not permitted in the URL"),
-    ] {
-        if rest.contains(sign) {
-            errors.push(FieldError::invalid(path, url, what));
-        }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if let Some((user, _)) = authority.split_once('@') {
+        errors.push(FieldError::invalid(path, user, "user information is not permitted in the URL"));
+    }
+    let (before, fragment) = rest.split_once('#').unwrap_or((rest, ""));
+    if !fragment.is_empty() {
+        errors.push(FieldError::invalid(path, fragment, "fragments are not permitted in the URL"));
+    }
+    if let Some((_, query)) = before.split_once('?').filter(|(_, query)| !query.is_empty()) {
+        errors.push(FieldError::invalid(path, query, "query parameters are not permitted in the URL"));
     }
 }
 

@@ -170,6 +170,8 @@ fn check_deprecation(errors: &mut FieldErrors, version: &Value, path: &FieldPath
     errors.push(FieldError::invalid(&path, warning, wrong));
 }
 
+const NOT_SIMPLE: &str = "must be a simple json path starting with .";
+
 fn check_subresources(errors: &mut FieldErrors, subresources: &Value, path: &FieldPath) {
     let Some(scale) = get(subresources, "scale") else { return };
     let path = path.child("scale");
@@ -177,13 +179,17 @@ fn check_subresources(errors: &mut FieldErrors, subresources: &Value, path: &Fie
         let value = text(scale, field);
         if value.is_empty() {
             errors.push(FieldError::required(&path.child(field), ""));
+        } else if !value.starts_with('.') {
+            errors.push(FieldError::invalid(&path.child(field), value, NOT_SIMPLE));
         } else if !value.starts_with(&format!(".{parent}.")) {
             let text = format!("should be a json path under .{parent}");
             errors.push(FieldError::invalid(&path.child(field), value, text));
         }
     }
     let selector = text(scale, "labelSelectorPath");
-    if !selector.is_empty() && !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
+    if !selector.is_empty() && !selector.starts_with('.') {
+        errors.push(FieldError::invalid(&path.child("labelSelectorPath"), selector, NOT_SIMPLE));
+    } else if !selector.is_empty() && !selector.starts_with(".spec.") && !selector.starts_with(".status.") {
         let text = "should be a json path under either .spec or .status";
         errors.push(FieldError::invalid(&path.child("labelSelectorPath"), selector, text));
     }
@@ -217,7 +223,8 @@ fn check_selectable(errors: &mut FieldErrors, fields: &Value, path: &FieldPath) 
         if value.is_empty() {
             errors.push(FieldError::required(&path, ""));
         } else if !value.starts_with('.') {
-            let text = "is an invalid path: does not start with '.'";
+            let first = value.chars().next().unwrap_or_default();
+            let text = format!("is an invalid path: expected [ or . but got: {first}");
             errors.push(FieldError::invalid(&path, value, text));
         } else if value.starts_with(".metadata") {
             errors.push(FieldError::invalid(&path, value, "must not point to fields in metadata"));

@@ -228,6 +228,16 @@ const SCOPES: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
+/// Most scopes select pods, and so can only limit what pods use.
+fn is_scope_for(scope: &str, resource: &str) -> bool {
+    const COMPUTE: &[&str] = &["cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"];
+    match scope {
+        "BestEffort" => resource == "pods",
+        "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+        _ => resource == "pods" || COMPUTE.contains(&resource),
+    }
+}
+
 pub(super) fn resource_quota(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
     for (name, value) in map(object, "spec.hard").into_iter().flatten() {
@@ -239,9 +249,17 @@ pub(super) fn resource_quota(object: &Value) -> FieldErrors {
             errors.push(FieldError::invalid(&path, quantity_text(value), "must be an integer"));
         }
     }
-    if strings(object, "spec.scopes").iter().any(|scope| !SCOPES.contains(scope)) {
+    let resources: Vec<&String> = map(object, "spec.hard").into_iter().flat_map(Map::keys).collect();
+    for scope in strings(object, "spec.scopes") {
+        let wrong = if !SCOPES.contains(&scope) {
+            "unsupported scope"
+        } else if resources.iter().any(|resource| !is_scope_for(scope, resource)) {
+            "unsupported scope applied to resource"
+        } else {
+            continue;
+        };
         let value = get(object, "spec.scopes").cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(&spec().child("scopes"), value, "unsupported scope"));
+        errors.push(FieldError::invalid(&spec().child("scopes"), value, wrong));
     }
     errors
 }

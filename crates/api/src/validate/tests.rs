@@ -39,6 +39,11 @@ fn write(object: &Value, old: Option<&Value>) -> Result<Value, Vec<String>> {
 /// only the first line, since others are a diff of the same structs.
 fn normal(text: &str) -> String {
     let text = text.lines().next().unwrap_or_default();
+    // The API server says first which kind it could not read.
+    let text = text
+        .split_once(" cannot be handled as a ")
+        .and_then(|(_, rest)| rest.split_once(": "))
+        .map_or(text, |(_, rest)| rest);
     for (open, close) in [("value: {", "}: "), ("value: [", "]: ")] {
         let Some(start) = text.find(open) else { continue };
         let head = &text[..start + open.len()];
