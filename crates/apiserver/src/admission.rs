@@ -5,7 +5,7 @@ use croft_meta::{ApiError, object};
 use serde_json::{Value, json};
 
 use crate::call::{Call, Target};
-use crate::{crd, services};
+use crate::{auth, crd, services};
 
 /// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -21,7 +21,10 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
         crd::accepts_instances(call, target)?;
     }
     match (target.group(), target.plural()) {
-        ("", "secrets") => call.server.auth.tokens.fill_token_secret(object)?,
+        ("", "secrets") => {
+            guard_credentials(call, object)?;
+            call.server.auth.tokens.fill_token_secret(object)?;
+        }
         ("", "services") => services::allocate(call, object)?,
         ("", "persistentvolumeclaims") => default_storage_class(call, object),
         ("rbac.authorization.k8s.io", _) => {
@@ -35,6 +38,11 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
 /// Before a changed object is prepared and validated.
 pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     match (target.group(), target.plural()) {
+        ("", "secrets") => {
+            guard_credentials(call, new)?;
+            guard_credentials(call, old)?;
+            call.server.auth.tokens.fill_token_secret(new)?;
+        }
         ("", "services") if target.subresource.is_empty() => services::keep_allocated(new, old),
         ("rbac.authorization.k8s.io", _) => {
             call.server.auth.rbac.check_escalation(&call.user, &call.info, new, Some(old))?;
@@ -42,6 +50,17 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
         _ => {}
     }
     Ok(())
+}
+
+/// Secrets that make a user or a token can make one of any group: writing them takes the rights of an administrator,
+/// however far the right to write Secrets was given away.
+fn guard_credentials(call: &Call, secret: &Value) -> Result<(), ApiError> {
+    let ty = secret.get("type").and_then(Value::as_str).unwrap_or_default();
+    if !ty.starts_with("croft.io/") || call.user.is_member_of(auth::MASTERS) {
+        return Ok(());
+    }
+    let why = format!("only members of {} may write secrets of type {ty}", auth::MASTERS);
+    Err(ApiError::forbidden("", "secrets", object::name(secret), why))
 }
 
 /// Once an object is prepared, just before it is validated and stored: what the server itself knows about it.
