@@ -1,7 +1,9 @@
 //! Sends the corpus to Croft and to the reference server and shows where the answers differ.
 //!
 //! `conformance` compares both live; `conformance record` renews the stored expectations from the reference.
-//! Both need `KUBE_APISERVER=<binary>` and Debian's etcd.
+//! Both need `KUBE_APISERVER=<binary>` and etcd (a recent one in `KUBE_ETCD` if Debian's is too old for the binary).
+//! `conformance probes <program>` runs the Go probes against Croft on both stores, and against the reference if
+//! there is one.
 
 use anyhow::{Context, Result, bail};
 use croft_e2e::runner::{self, KnownDifferences, Played, Scenario, diff};
@@ -14,7 +16,8 @@ async fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         None | Some("compare") => compare().await,
         Some("record") => record().await,
-        Some(other) => bail!("unknown command {other:?}: compare or record"),
+        Some("probes") => probes(&std::env::args().nth(2).context("which program?")?).await,
+        Some(other) => bail!("unknown command {other:?}: compare, record or probes"),
     }
 }
 
@@ -27,6 +30,26 @@ async fn record() -> Result<()> {
     for (scenario, played) in play_all(&server, &scenarios).await? {
         runner::save_expected(scenario, &played)?;
         println!("{}: {} answers", scenario.name, played.steps.len());
+    }
+    Ok(())
+}
+
+async fn probes(program: &str) -> Result<()> {
+    let mut failed = Vec::new();
+    for kind in [ServerKind::Embedded, ServerKind::Etcd, ServerKind::Reference] {
+        if !kind.wanted() {
+            continue;
+        }
+        println!("{kind:?}:");
+        let server = Server::start(kind).await?;
+        let mut command = tokio::process::Command::new(program);
+        command.arg("--kubeconfig").arg(&server.kubeconfig);
+        if !command.status().await.with_context(|| format!("run {program}"))?.success() {
+            failed.push(kind);
+        }
+    }
+    if !failed.is_empty() {
+        bail!("probes failed on {failed:?}");
     }
     Ok(())
 }

@@ -1,0 +1,151 @@
+//! Clients that send too much, too slowly or nonsense, and watchers that do not read.
+
+use std::time::{Duration, Instant};
+
+use croft_testkit::{Call, Croft, Endpoint, ServerKind, StoreKind, eventually};
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn start() -> Option<Croft> {
+    if !ServerKind::Embedded.wanted() {
+        return None;
+    }
+    Some(Croft::start(StoreKind::Embedded).await.expect("croft starts"))
+}
+
+/// Sends raw bytes over TLS and gives the answer, or what came before the server hung up.
+async fn exchange(server: &Endpoint, bytes: &[u8]) -> String {
+    let mut stream = server.connect(Some(&server.admin), &["http/1.1"]).await.expect("a connection");
+    // The server may hang up on us in the middle, which is one of the right answers.
+    let _ = stream.write_all(bytes).await;
+    let _ = stream.flush().await;
+    let mut answer = vec![0; 65536];
+    let read = tokio::time::timeout(Duration::from_secs(15), stream.read(&mut answer)).await;
+    let read = read.expect("the server neither answers nor hangs up").unwrap_or(0);
+    String::from_utf8_lossy(&answer[..read]).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_are_refused_before_they_are_read() {
+    let Some(croft) = start().await else { return };
+    let client = croft.client().expect("a client");
+    let at_limit = 3 * 1024 * 1024;
+    let body = |size: usize| format!(r#"{{"metadata":{{"name":"big"}},"data":{{"a":"{}"}}}}"#, "x".repeat(size));
+    let too_large = Call::new(Method::POST, MAPS).body("application/json", body(at_limit));
+    let answer = client.send(too_large).await.expect("an answer");
+    assert_eq!((answer.status, answer.json()["reason"].as_str()), (413, Some("RequestEntityTooLarge")));
+    let below = Call::new(Method::POST, MAPS).body("application/json", body(1_000_000));
+    assert_eq!(client.send(below).await.expect("an answer").status, 201);
+    // A length that is announced and never sent must not make the server reserve it.
+    let announced = format!(
+        "POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 9000000000\r\n\r\n{{"
+    );
+    let answer = exchange(&croft, announced.as_bytes()).await;
+    assert!(answer.is_empty() || answer.contains(" 413 ") || answer.contains(" 400 "), "{answer}");
+    assert!(croft.process().resident_bytes().expect("memory") < 400 << 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonsense_on_the_wire_is_answered_or_cut_and_hurts_nobody() {
+    let Some(croft) = start().await else { return };
+    let long_header = format!("GET /version HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
+    let many_headers = format!("GET /version HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(5000));
+    let cases: [&[u8]; 9] = [
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /version HTTP/9.9\r\nhost: x\r\n\r\n",
+        b"GET /api/v1/\xff\xfe HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n\r\n",
+        b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\nhello",
+        b"POST /api/v1/namespaces HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        long_header.as_bytes(),
+        many_headers.as_bytes(),
+    ];
+    for case in cases {
+        let answer = exchange(&croft, case).await;
+        let shown = String::from_utf8_lossy(&case[..case.len().min(60)]);
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{shown}: {answer}");
+    }
+    // Not TLS at all.
+    let mut plain = tokio::net::TcpStream::connect(croft.address().expect("an address")).await.expect("connects");
+    plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("writes");
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(15), plain.read_to_end(&mut answer)).await;
+    // HTTP/2 garbage after the preface.
+    let mut h2 = croft.connect(Some(&croft.admin), &["h2"]).await.expect("a connection");
+    let _ = h2.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff").await;
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(15), h2.read_to_end(&mut answer)).await;
+    let alive = croft.client().expect("a client").get("/readyz").await.expect("an answer");
+    assert_eq!(alive.text(), "ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_clients_are_cut_off() {
+    let Some(croft) = start().await else { return };
+    // One that never finishes its TLS handshake, one that stops within the headers, one within the body.
+    let mut silent = tokio::net::TcpStream::connect(croft.address().expect("an address")).await.expect("connects");
+    let mut headers = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+    headers.write_all(b"GET /version HTTP/1.1\r\nhost").await.expect("writes");
+    headers.flush().await.expect("flushes");
+    let mut body = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+    let begun =
+        format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{{");
+    body.write_all(begun.as_bytes()).await.expect("writes");
+    body.flush().await.expect("flushes");
+    let limit = Duration::from_secs(90);
+    let start = Instant::now();
+    let mut buffers = [Vec::new(), Vec::new(), Vec::new()];
+    let [a, b, c] = &mut buffers;
+    let all = async { tokio::join!(silent.read_to_end(a), headers.read_to_end(b), body.read_to_end(c)) };
+    let cut = tokio::time::timeout(limit, all).await;
+    assert!(cut.is_ok(), "somebody is still connected after {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_does_not_read_is_cut_off_and_costs_no_memory() {
+    let Some(croft) = start().await else { return };
+    let client = croft.client().expect("a client");
+    let mut stuck = Vec::new();
+    for _ in 0..20 {
+        let mut stream = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+        let request = format!("GET {MAPS}?watch=1&timeoutSeconds=600 HTTP/1.1\r\nhost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("writes");
+        stream.flush().await.expect("flushes");
+        stuck.push(stream);
+    }
+    let body = json!({"metadata": {"name": "noisy"}, "data": {"n": ""}});
+    client.post(MAPS, &body).await.expect("an answer").ok().expect("made");
+    let before = croft.process().resident_bytes().expect("memory");
+    // 400 changes of 100 kB for 20 watchers: 800 MB if each of them had a queue without end.
+    for n in 0..400 {
+        let body = json!({"metadata": {"name": "noisy"}, "data": {"n": format!("{n}{}", "x".repeat(100_000))}});
+        client.put(&format!("{MAPS}/noisy"), &body).await.expect("an answer").ok().expect("changed");
+    }
+    let after = croft.process().resident_bytes().expect("memory");
+    assert!(after < before + (250 << 20), "memory went from {before} to {after}");
+    // The first of them finds the end of its stream once it reads on, with the reason.
+    let mut text = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(60), stuck[0].read_to_end(&mut text)).await;
+    assert!(read.is_ok(), "the watch was not ended");
+    let alive = eventually("the server is well", async || croft.client()?.get("/readyz").await).await;
+    assert_eq!(alive.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_versions_of_http_and_gzip_give_the_same_object() {
+    let Some(croft) = start().await else { return };
+    let mut bodies = Vec::new();
+    for protocol in [croft_testkit::Protocol::Http1, croft_testkit::Protocol::Http2] {
+        let client = croft.client_over(protocol).expect("a client");
+        bodies.push(client.get("/api/v1/namespaces/default").await.expect("an answer").ok().expect("a namespace"));
+    }
+    assert_eq!(bodies[0], bodies[1]);
+    let call = Call::new(Method::GET, "/openapi/v2").header("accept-encoding", "gzip");
+    let zipped = croft.client().expect("a client").send(call).await.expect("an answer");
+    assert_eq!(zipped.header("content-encoding"), Some("gzip"));
+    assert_eq!(zipped.body[..2], [0x1f, 0x8b]);
+}
