@@ -119,7 +119,7 @@ async fn sigterm_ends_it_within_five_seconds_even_with_watchers() {
         let call = croft_testkit::Call::new(http::Method::GET, &format!("{MAPS}?watch=1&timeoutSeconds=300"));
         let mut watch = client.open(call).await.expect("a watch");
         assert!(watch.event().await.expect("an event").is_some());
-        let took = croft.terminate(Duration::from_secs(20)).expect("it ends cleanly");
+        let took = croft.terminate(Duration::from_secs(20)).await.expect("it ends cleanly");
         assert!(took < Duration::from_secs(5), "{store:?}: it took {took:?}");
         croft.restart().await.expect("it starts again");
         let again = croft.client().expect("a client").get(&format!("{MAPS}/kept")).await.expect("an answer");

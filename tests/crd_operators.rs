@@ -13,8 +13,8 @@ mod body {
 
     fn fixture(name: &str) -> Vec<Value> {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("operators").join(format!("{name}.yaml"));
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-        serde_saphyr::from_multiple(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"))
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        serde_saphyr::from_multiple(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
     /// Installs every definition of a file; each is Established within a second and served with that.

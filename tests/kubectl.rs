@@ -170,7 +170,7 @@ spec:
         assert!(same.contains("unchanged"), "{same}");
         let changed = DEPLOYMENT.replace("one:1", "one:2").replace(", ports: [{containerPort: 80}]", "");
         let diff = k.run_with(&["diff", "-f", "-"], &changed).await.expect("kubectl runs");
-        assert!(!diff.success && diff.stdout.contains("+") && diff.stdout.contains("one:2"), "{diff:?}");
+        assert!(!diff.success && diff.stdout.contains('+') && diff.stdout.contains("one:2"), "{diff:?}");
         let configured = k.ok_with(&["apply", "-f", "-"], &changed).await.stdout;
         assert!(configured.contains("configured"), "{configured}");
         let spec = k.ok(&["get", "deployment", "web", "-o", "json"]).await.json();

@@ -18,7 +18,7 @@ mod body {
 
     pub(crate) async fn the_python_client_works(server: &Server) {
         let python = super::interpreter();
-        assert!(python.exists(), "no Python client at {python:?}: `make test` sets it up, or set CROFT_PYTHON");
+        assert!(python.exists(), "no Python client at {}: `make test` sets it up", python.display());
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/client.py");
         let mut command = tokio::process::Command::new(python);
         let command = command.arg(script).arg(&server.kubeconfig).kill_on_drop(true);

@@ -32,7 +32,7 @@ pub fn load_corpus() -> Result<Vec<Scenario>> {
         let name = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default().to_owned();
         let picked = only.is_empty() || only.split(',').any(|one| one == name);
         if path.extension().is_some_and(|ext| ext == "yaml") && name != "known-differences" && picked {
-            scenarios.push(Scenario::load(&path).with_context(|| format!("{path:?}"))?);
+            scenarios.push(Scenario::load(&path).with_context(|| path.display().to_string())?);
         }
     }
     scenarios.sort_by(|a, b| a.name.cmp(&b.name));
@@ -46,8 +46,9 @@ fn expected_path(scenario: &Scenario) -> PathBuf {
 /// What the reference answered when it was last asked.
 pub fn load_expected(scenario: &Scenario) -> Result<Played> {
     let path = expected_path(scenario);
-    let text = std::fs::read(&path).with_context(|| format!("no expectations at {path:?}; record them first"))?;
-    serde_json::from_slice(&text).with_context(|| format!("{path:?}"))
+    let text =
+        std::fs::read(&path).with_context(|| format!("no expectations at {}; record them first", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
 /// Keeps `played` as what is expected from now on.

@@ -28,9 +28,13 @@ fn shorten(text: &str) -> &str {
     }
 }
 
-/// Every difference, in the order of the pointers.
+/// Every difference, in the order of the pointers. Answers with different codes have one: the whole answer.
 pub fn diff(expected: &Value, actual: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
+    if expected.get("code") != actual.get("code") {
+        let at = "/code".to_owned();
+        return vec![Difference { at, expected: Some(expected.clone()), actual: Some(actual.clone()) }];
+    }
     compare(String::new(), Some(expected), Some(actual), &mut found);
     found
 }

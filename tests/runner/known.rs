@@ -33,8 +33,8 @@ fn any() -> String {
 impl KnownDifferences {
     pub fn load() -> Result<Self> {
         let path = corpus_dir().join("known-differences.yaml");
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{path:?}"))?;
-        serde_saphyr::from_str(&text).with_context(|| format!("{path:?}"))
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        serde_saphyr::from_str(&text).with_context(|| path.display().to_string())
     }
 
     pub fn explains(&self, scenario: &str, step: &str, difference: &Difference) -> bool {

@@ -71,7 +71,9 @@ fn walk(value: &mut Value, key: &str, variables: &BTreeMap<String, String>) {
             }
         }
         Value::Array(list) => {
-            list.iter_mut().for_each(|inner| walk(inner, key, variables));
+            for inner in list.iter_mut() {
+                walk(inner, key, variables);
+            }
             // Ordered by time, so by whether a second passed between two requests.
             if key == "managedFields" || key == "/metadata/managedFields" {
                 list.sort_by_key(Value::to_string);

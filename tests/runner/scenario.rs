@@ -81,7 +81,7 @@ pub struct Until {
 impl Scenario {
     pub fn load(path: &Path) -> Result<Self> {
         let mut scenario: Self = serde_saphyr::from_str(&std::fs::read_to_string(path)?)?;
-        scenario.name = path.file_stem().and_then(|s| s.to_str()).context("a UTF-8 file name")?.to_owned();
+        path.file_stem().and_then(|s| s.to_str()).context("a UTF-8 file name")?.clone_into(&mut scenario.name);
         let mut seen = BTreeMap::<String, usize>::new();
         for step in &mut scenario.steps {
             ensure!(step.request.is_some() != step.events.is_some(), "a step has either `do` or `events`: {step:?}");

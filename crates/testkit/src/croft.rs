@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Endpoint, Etcd, Process, eventually_within, patience};
+use crate::patience::promptly_within;
+use crate::{Endpoint, Etcd, Process, patience};
 
 /// Where Croft keeps its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +69,8 @@ impl Croft {
     }
 
     /// SIGTERM; gives how long the end took.
-    pub fn terminate(&mut self, limit: Duration) -> Result<Duration> {
-        let (status, took) = self.process.terminate(limit)?;
+    pub async fn terminate(&mut self, limit: Duration) -> Result<Duration> {
+        let (status, took) = self.process.terminate(limit).await?;
         if !status.success() {
             bail!("croft ended with {status} after SIGTERM:\n{}", self.process.log_tail(40));
         }
@@ -108,7 +109,7 @@ fn binary() -> Result<PathBuf> {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let path = target.join(profile).join("croft");
     if !path.is_file() {
-        bail!("no croft binary at {path:?}: build it (`cargo build`) or set CROFT_BIN");
+        bail!("no croft binary at {}: build it (`cargo build`) or set CROFT_BIN", path.display());
     }
     Ok(path)
 }
@@ -126,7 +127,7 @@ fn spawn(binary: &Path, dir: &Path, listen: &str, etcd: Option<&Etcd>, extra: &[
 
 async fn wait_ready(process: &mut Process, dir: &Path) -> Result<Endpoint> {
     let kubeconfig = dir.join("kubeconfig");
-    let answered = eventually_within(patience(), async || {
+    let answered = promptly_within(patience(), async || {
         // A server that has ended will not become ready: that is an outcome, not a reason to go on waiting.
         if let Err(ended) = process.check_running() {
             return Ok(Err(ended));

@@ -31,10 +31,13 @@ pub struct Endpoint {
 impl Endpoint {
     /// Reads the current context's cluster and user from a kubeconfig with inline certificates.
     pub fn from_kubeconfig(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("read {path:?}"))?;
-        let config: Value = serde_saphyr::from_str(&text).with_context(|| format!("parse {path:?}"))?;
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let config: Value = serde_saphyr::from_str(&text).with_context(|| format!("parse {}", path.display()))?;
         let text_at = |pointer: &str| {
-            config.pointer(pointer).and_then(Value::as_str).with_context(|| format!("no {pointer} in {path:?}"))
+            config
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .with_context(|| format!("no {pointer} in {}", path.display()))
         };
         let pem_at = |pointer: &str| -> Result<String> {
             Ok(String::from_utf8(STANDARD.decode(text_at(pointer)?).with_context(|| pointer.to_owned())?)?)
@@ -61,7 +64,7 @@ impl Endpoint {
                 "client-key-data": STANDARD.encode(&admin.key_pem)}}],
             "contexts": [{"name": "admin", "context": {"cluster": "test", "user": "admin"}}],
         });
-        std::fs::write(path, config.to_string()).with_context(|| format!("write {path:?}"))
+        std::fs::write(path, config.to_string()).with_context(|| format!("write {}", path.display()))
     }
 
     /// A client with the administrator's certificate.
@@ -102,18 +105,22 @@ impl Endpoint {
     }
 
     fn tls(&self, identity: Option<&Identity>) -> Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        for cert in CertificateDer::pem_slice_iter(self.ca_pem.as_bytes()) {
-            roots.add(cert?)?;
-        }
-        // Named explicitly: a test binary may have more than one provider compiled in through its dependencies.
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
-        let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
-        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())?;
-        Ok(builder.with_client_auth_cert(chain, key)?)
+        client_config(&self.ca_pem, identity)
     }
+}
+
+/// TLS that trusts one authority and, with an identity, shows a certificate.
+pub(crate) fn client_config(ca_pem: &str, identity: Option<&Identity>) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for cert in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots.add(cert?)?;
+    }
+    // Named explicitly: a test binary may have more than one provider compiled in through its dependencies.
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let builder = builder.with_root_certificates(roots);
+    let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
+    let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())?;
+    Ok(builder.with_client_auth_cert(chain, key)?)
 }

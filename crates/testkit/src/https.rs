@@ -116,6 +116,11 @@ impl Client {
         Self { inner, base: base.to_owned(), bearer: None }
     }
 
+    /// A client of any HTTPS server whose certificate comes from `ca_pem`, without credentials.
+    pub fn trusting(base: &str, ca_pem: &str, protocol: Protocol) -> Result<Self> {
+        Ok(Self::new(base, crate::endpoint::client_config(ca_pem, None)?, protocol))
+    }
+
     #[must_use]
     pub fn with_bearer(mut self, token: &str) -> Self {
         self.bearer = Some(token.to_owned());

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Authority, Endpoint, Etcd, Process, eventually_within, free_port, patience};
+use crate::patience::promptly_within;
+use crate::{Authority, Endpoint, Etcd, Process, free_port, patience};
 
 /// A running kube-apiserver. Dropping it stops it and its companions.
 #[derive(Debug)]
@@ -133,9 +134,9 @@ serviceaccount-token-controller,clusterrole-aggregation-controller,root-ca-certi
 
 async fn wait_ready(process: &mut Process, endpoint: &Endpoint) -> Result<()> {
     // It needs seconds where Croft needs a fraction of one, and much longer on a busy machine.
-    let limit = patience().max(Duration::from_secs(120));
+    let limit = patience().max(Duration::from_mins(2));
     let client = endpoint.client()?;
-    let answered = eventually_within(limit, async || {
+    let answered = promptly_within(limit, async || {
         // A server that has ended will not become ready: that is an outcome, not a reason to go on waiting.
         if let Err(ended) = process.check_running() {
             return Ok(Err(ended));

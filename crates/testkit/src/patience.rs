@@ -23,7 +23,22 @@ where
 }
 
 /// The same with an explicit limit and no panic: the last error comes back.
-pub async fn eventually_within<T, E, F>(limit: Duration, mut attempt: F) -> Result<T, E>
+pub async fn eventually_within<T, E, F>(limit: Duration, attempt: F) -> Result<T, E>
+where
+    F: AsyncFnMut() -> Result<T, E>,
+{
+    wait(limit, Duration::from_millis(100), attempt).await
+}
+
+/// The same, looking every few milliseconds: for what is measured, such as the start of a server.
+pub(crate) async fn promptly_within<T, E, F>(limit: Duration, attempt: F) -> Result<T, E>
+where
+    F: AsyncFnMut() -> Result<T, E>,
+{
+    wait(limit, Duration::from_millis(5), attempt).await
+}
+
+async fn wait<T, E, F>(limit: Duration, longest_pause: Duration, mut attempt: F) -> Result<T, E>
 where
     F: AsyncFnMut() -> Result<T, E>,
 {
@@ -35,7 +50,7 @@ where
             Err(last) if start.elapsed() >= limit => return Err(last),
             Err(_) => tokio::time::sleep(pause).await,
         }
-        pause = (pause * 2).min(Duration::from_millis(100));
+        pause = (pause * 2).min(longest_pause);
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::patience::promptly_within;
+
 /// A running program. Dropping it kills the program and reaps it.
 #[derive(Debug)]
 pub struct Process {
@@ -20,7 +22,8 @@ pub struct Process {
 impl Process {
     /// Starts `command` with both output streams appended to `log`.
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
-        let out = File::options().create(true).append(true).open(log).with_context(|| format!("open {log:?}"))?;
+        let out =
+            File::options().create(true).append(true).open(log).with_context(|| format!("open {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let child = command.spawn().with_context(|| format!("start {name}: {command:?}"))?;
         Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
@@ -46,19 +49,15 @@ impl Process {
     }
 
     /// SIGTERM; gives how the program ended and how long that took, or kills it and fails after `limit`.
-    pub fn terminate(&mut self, limit: Duration) -> Result<(ExitStatus, Duration)> {
+    pub async fn terminate(&mut self, limit: Duration) -> Result<(ExitStatus, Duration)> {
         self.signal(Signal::TERM)?;
         let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok((status, start.elapsed()));
-            }
-            if start.elapsed() > limit {
-                self.kill()?;
-                bail!("{} was still running {limit:?} after SIGTERM:\n{}", self.name, self.log_tail(40));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        let ended = promptly_within(limit, async || self.child.try_wait()?.context("still running")).await;
+        if let Ok(status) = ended {
+            return Ok((status, start.elapsed()));
         }
+        self.kill()?;
+        bail!("{} was still running {limit:?} after SIGTERM:\n{}", self.name, self.log_tail(40));
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {
@@ -144,12 +143,13 @@ mod tests {
         assert!(!proc_dir.exists());
     }
 
-    #[test]
-    fn terminate_reports_a_program_that_ignores_it() {
-        let (mut process, dir) =
-            shell(&"trap '' TERM; : > ready; while :; do sleep 0.01; done".replace("ready", "\"$0\""));
-        drop(dir);
-        let _ = process.terminate(Duration::from_millis(50));
+    #[tokio::test]
+    async fn terminate_reports_a_program_that_ignores_it() {
+        let (mut process, _dir) = shell("trap '' TERM; echo deaf; while :; do sleep 0.01; done");
+        crate::eventually("the trap is set", async || if process.log_tail(1) == "deaf" { Ok(()) } else { Err("no") })
+            .await;
+        let err = process.terminate(Duration::from_millis(50)).await.unwrap_err().to_string();
+        assert!(err.contains("still running"), "{err}");
         assert!(process.check_running().is_err(), "killed in the end");
     }
 }

@@ -1,0 +1,41 @@
+//! Measures Croft beside its rivals in the same run, on the same disk, with the same compiled client, and prints a
+//! table in Markdown.
+//!
+//! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
+//! gets); nginx serving the bytes of a LIST as a file over TLS; kube-apiserver with etcd when `KUBE_APISERVER` is set.
+//! `bench quick` uses a tenth of the objects, to try it out.
+
+mod load;
+mod nginx;
+mod report;
+mod scale;
+mod speed;
+mod watchers;
+
+use anyhow::Result;
+
+use report::Report;
+
+/// How much of everything; the table of the issue is at full size.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    divisor: usize,
+}
+
+impl Size {
+    fn of(self, full: usize) -> usize {
+        (full / self.divisor).max(10)
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let quick = std::env::args().nth(1).as_deref() == Some("quick");
+    let size = Size { divisor: if quick { 10 } else { 1 } };
+    let mut report = Report::new(size.divisor);
+    speed::measure(size, &mut report).await?;
+    scale::measure(size, &mut report).await?;
+    watchers::measure(size, &mut report).await?;
+    report.finish();
+    Ok(())
+}

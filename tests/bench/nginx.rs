@@ -1,0 +1,45 @@
+//! nginx with one file, over TLS.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use croft_testkit::{Authority, Client, Process, Protocol, eventually, find_program, free_port};
+use tempfile::TempDir;
+
+#[derive(Debug)]
+pub(crate) struct Nginx {
+    pub(crate) client: Client,
+    _process: Process,
+    _dir: TempDir,
+}
+
+impl Nginx {
+    /// Serves `bytes` at `/file`.
+    pub(crate) async fn start(bytes: &[u8]) -> Result<Self> {
+        let program = find_program("nginx").context("nginx is not installed (Debian: nginx-light)")?;
+        let dir = tempfile::Builder::new().prefix("croft-nginx-").tempdir()?;
+        let (authority, port) = (Authority::new("nginx")?, free_port()?);
+        let identity = authority.server()?;
+        let root = dir.path().display();
+        for (name, content) in
+            [("tls.crt", identity.cert_pem.as_bytes()), ("tls.key", identity.key_pem.as_bytes()), ("file", bytes)]
+        {
+            std::fs::write(dir.path().join(name), content)?;
+        }
+        let temporary =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|n| format!("{n}_temp_path {root}/{n};")).concat();
+        let config = format!(
+            "daemon off; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
+             http {{ access_log off; sendfile on; tcp_nopush on; default_type application/json; {temporary}\n\
+             server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {root}/tls.crt; ssl_certificate_key {root}/tls.key; root {root}; }} }}\n"
+        );
+        std::fs::write(dir.path().join("nginx.conf"), config)?;
+        // A worker that drops its rights could not read a directory that is for its owner only.
+        let mut command = Command::new(program);
+        command.arg("-c").arg(dir.path().join("nginx.conf")).args(["-g", "user root;"]);
+        let process = Process::spawn("nginx", command, &dir.path().join("log"))?;
+        let client = Client::trusting(&format!("https://127.0.0.1:{port}"), &authority.cert_pem(), Protocol::Http2)?;
+        eventually("nginx answers", async || client.get("/file").await).await;
+        Ok(Self { client, _process: process, _dir: dir })
+    }
+}
