@@ -17,6 +17,7 @@ mod kinds;
 mod openapi;
 mod print;
 pub mod protobuf;
+pub mod rbac;
 mod resource;
 mod schemas;
 mod table;

@@ -10,7 +10,6 @@
 //!
 //! Everything here reads the cache and nothing writes: the callers store what these functions return.
 
-pub(crate) mod aggregation;
 pub(crate) mod attributes;
 pub(crate) mod authenticate;
 pub(crate) mod bootstrap;

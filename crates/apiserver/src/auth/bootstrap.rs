@@ -7,10 +7,10 @@
 mod policy;
 mod reconcile;
 
+use croft_api::rbac::aggregate;
 use croft_meta::object;
 use serde_json::{Value, json};
 
-use super::aggregation::aggregate;
 use super::{AUTHENTICATED, MASTERS, RBAC_GROUP, UNAUTHENTICATED};
 
 pub(crate) use reconcile::reconciled;

@@ -4,13 +4,11 @@
 
 use croft_meta::object;
 use croft_meta::selector::{LabelSelector, SelectorError};
-use serde_json::Value;
-
-use super::rule::{Rule, rules_of};
+use serde_json::{Map, Value};
 
 /// The rules that aggregating ClusterRoles should have, by name; only those whose rules are not that yet. A role whose
 /// selector cannot be read is left as it is, and reported.
-pub(crate) fn aggregate(cluster_roles: &[Value]) -> Vec<(String, Result<Vec<Value>, SelectorError>)> {
+pub fn aggregate(cluster_roles: &[Value]) -> Vec<(String, Result<Vec<Value>, SelectorError>)> {
     let mut sorted: Vec<&Value> = cluster_roles.iter().collect();
     sorted.sort_by_key(|role| object::name(role));
     let mut changes = Vec::new();
@@ -20,7 +18,7 @@ pub(crate) fn aggregate(cluster_roles: &[Value]) -> Vec<(String, Result<Vec<Valu
         }
         match gather(role, &sorted) {
             Ok(rules) if rules == rules_of(role) => {}
-            Ok(rules) => changes.push((object::name(role).to_owned(), Ok(rules.iter().map(Rule::to_json).collect()))),
+            Ok(rules) => changes.push((object::name(role).to_owned(), Ok(rules))),
             Err(error) => changes.push((object::name(role).to_owned(), Err(error))),
         }
     }
@@ -28,8 +26,8 @@ pub(crate) fn aggregate(cluster_roles: &[Value]) -> Vec<(String, Result<Vec<Valu
 }
 
 /// `all` is sorted by name, so that the result does not depend on the order of creation.
-fn gather(role: &Value, all: &[&Value]) -> Result<Vec<Rule>, SelectorError> {
-    let mut rules: Vec<Rule> = Vec::new();
+fn gather(role: &Value, all: &[&Value]) -> Result<Vec<Value>, SelectorError> {
+    let mut rules: Vec<Value> = Vec::new();
     for selector in
         role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array).into_iter().flatten()
     {
@@ -42,6 +40,22 @@ fn gather(role: &Value, all: &[&Value]) -> Result<Vec<Rule>, SelectorError> {
         }
     }
     Ok(rules)
+}
+
+fn rules_of(role: &Value) -> Vec<Value> {
+    role["rules"].as_array().into_iter().flatten().map(normal).collect()
+}
+
+/// A rule without what says nothing, so that rules that mean the same are the same.
+fn normal(rule: &Value) -> Value {
+    let mut kept = Map::new();
+    for field in ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"] {
+        let values = rule[field].as_array().cloned().unwrap_or_default();
+        if field == "verbs" || !values.is_empty() {
+            kept.insert(field.to_owned(), Value::from(values));
+        }
+    }
+    Value::Object(kept)
 }
 
 #[cfg(test)]
