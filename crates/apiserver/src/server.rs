@@ -168,6 +168,11 @@ impl Running {
         LocalService::new(Arc::clone(&self.server))
     }
 
+    /// The certificate of the CA, by which clients trust the server.
+    pub fn ca_pem(&self) -> &str {
+        self.server.ca.cert_pem()
+    }
+
     /// Cancelled when the server stops.
     pub fn stopping(&self) -> CancellationToken {
         self.server.stopping()
@@ -218,7 +223,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<std::net::IpAddr>().is_ok());
-    let ips = ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
+    let ips =
+        ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
     let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
     let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
     let resolver = CertResolver::new(&cert);

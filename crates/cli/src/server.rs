@@ -67,7 +67,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     };
     let server = croft_apiserver::start(config).await?;
     let client = kube::Client::new(server.local(), "default");
-    let controllers = tokio::spawn(croft_controllers::run(client, server.stopping()));
+    let controllers = tokio::spawn(croft_controllers::run(client, server.ca_pem().to_owned(), server.stopping()));
     Ok(Running {
         addresses: server.addresses.clone(),
         kubeconfig: server.kubeconfig.clone(),

@@ -1,0 +1,42 @@
+//! How long to wait before trying again.
+
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Doubles with each failure.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    pub(crate) fn next(&mut self) -> Duration {
+        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
+        self.failures = self.failures.saturating_add(1);
+        FIRST.saturating_mul(factor).min(LONGEST)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_a_minute() {
+        let mut backoff = Backoff::default();
+        let delays: Vec<u128> = (0..4).map(|_| backoff.next().as_millis()).collect();
+        assert_eq!(delays, [20, 40, 80, 160]);
+        for _ in 0..100 {
+            backoff.next();
+        }
+        assert_eq!(backoff.next(), LONGEST);
+        backoff.reset();
+        assert_eq!(backoff.next(), FIRST);
+    }
+}

@@ -1,0 +1,91 @@
+//! Deleting all objects of a kind, in one namespace or everywhere.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::Client;
+use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta, Preconditions};
+
+use crate::discovery::Kind;
+use crate::failure;
+
+/// One page of a listing; bounds memory.
+const PAGE: u32 = 500;
+/// Deletions at a time: the store commits those of one moment together.
+const AT_A_TIME: usize = 16;
+
+/// What is still there after all was told to go.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Remaining {
+    pub(crate) objects: usize,
+    /// How many objects each finalizer holds.
+    pub(crate) finalizers: BTreeMap<String, usize>,
+}
+
+impl Remaining {
+    fn count(&mut self, object: &ObjectMeta) {
+        self.objects += 1;
+        for finalizer in object.finalizers.iter().flatten() {
+            *self.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+    }
+}
+
+/// Deletes everything of a kind in a namespace (`""`: in all); tells what is held by finalizers. Dependants go by
+/// themselves: the garbage collector sees to it.
+pub(crate) async fn clear(client: &Client, kind: &Kind, namespace: &str) -> Result<Remaining, kube::Error> {
+    let mut found = 0;
+    let mut next = None;
+    loop {
+        let (page, rest) = list(client, kind, namespace, next).await?;
+        found += page.len();
+        let to_delete = page.into_iter().map(|object| object.metadata).filter(|m| m.deletion_timestamp.is_none());
+        stream::iter(to_delete)
+            .map(|object| delete(client, kind, object))
+            .buffer_unordered(AT_A_TIME)
+            .try_collect::<()>()
+            .await?;
+        next = rest;
+        if next.is_none() {
+            break;
+        }
+    }
+    if found == 0 { Ok(Remaining::default()) } else { remaining(client, kind, namespace).await }
+}
+
+async fn remaining(client: &Client, kind: &Kind, namespace: &str) -> Result<Remaining, kube::Error> {
+    let mut remaining = Remaining::default();
+    let mut next = None;
+    loop {
+        let (page, rest) = list(client, kind, namespace, next).await?;
+        for object in &page {
+            remaining.count(&object.metadata);
+        }
+        next = rest;
+        if next.is_none() {
+            return Ok(remaining);
+        }
+    }
+}
+
+type Page = (Vec<PartialObjectMeta<DynamicObject>>, Option<String>);
+
+/// A kind that went in the meantime has no objects.
+async fn list(client: &Client, kind: &Kind, namespace: &str, next: Option<String>) -> Result<Page, kube::Error> {
+    let mut params = ListParams::default().limit(PAGE);
+    params.continue_token = next;
+    let Some(list) = failure::absent_is_none(kind.api(client, namespace).list_metadata(&params).await)? else {
+        return Ok((Vec::new(), None));
+    };
+    Ok((list.items, list.metadata.continue_.filter(|token| !token.is_empty())))
+}
+
+async fn delete(client: &Client, kind: &Kind, object: ObjectMeta) -> Result<(), kube::Error> {
+    let (name, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
+    let same = Preconditions { uid: object.uid, resource_version: None };
+    match kind.api(client, &namespace).delete(&name, &DeleteParams::background().preconditions(same)).await {
+        // Gone, or another object of the same name by now: the next look finds it.
+        Err(error) if failure::is_not_found(&error) || failure::is_conflict(&error) => Ok(()),
+        result => result.map(drop),
+    }
+}

@@ -1,0 +1,256 @@
+//! CustomResourceDefinitions on their way out: their objects go first, then the cleanup finalizer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use croft_meta::time;
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+
+use crate::discovery::{Kind, builtin};
+use crate::objects::Gone;
+use crate::reconcile::{Error, Keys, Loop};
+use crate::tasks::Tasks;
+use crate::watch::{Event, Object, Source, watch};
+use crate::{MANAGER, content, failure};
+
+const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+/// Objects that go one after another make for one look.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Objects that are still there after this long are worth a word.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+struct Definitions {
+    client: Client,
+    api: Api<DynamicObject>,
+    /// Those whose objects are held.
+    waiting: Mutex<HashSet<String>>,
+}
+
+/// What the condition `Terminating` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Progress {
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+impl Progress {
+    fn new(status: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status, reason, message: message.into() }
+    }
+}
+
+pub(crate) async fn run(client: Client, gone: broadcast::Receiver<Gone>, stop: CancellationToken) {
+    let resource = resource();
+    let api = Api::all_with(client.clone(), &resource);
+    let definitions = Arc::new(Definitions { client, api, waiting: Mutex::default() });
+    let (keys, received) = Keys::channel();
+    let mut tasks = Tasks::default();
+    tasks.spawn(Arc::clone(&definitions).follow(keys.clone()));
+    tasks.spawn(Arc::clone(&definitions).follow_content(gone, keys));
+    let reconcile = |name: String| {
+        let definitions = Arc::clone(&definitions);
+        async move { definitions.reconcile(&name).await }
+    };
+    let work = Loop { name: "definition cleanup", workers: 4, stop };
+    tokio::select! {
+        () = work.run(received, std::future::ready(()), reconcile) => {}
+        () = async { loop { tasks.watch_over().await } } => {}
+    }
+}
+
+fn resource() -> kube::api::ApiResource {
+    builtin("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
+}
+
+impl Definitions {
+    async fn follow(self: Arc<Self>, keys: Keys<String>) {
+        let mut events = watch::<Object>(self.client.clone(), Source::all(resource()));
+        while let Some(event) = events.next().await {
+            if let Event::Applied(definition) = event
+                && definition.metadata.is_being_deleted()
+                && definition.metadata.has_finalizer(FINALIZER)
+                && !self.waiting.lock().contains(&*definition.metadata.name)
+            {
+                keys.send(definition.metadata.name.into(), Duration::ZERO).await;
+            }
+        }
+    }
+
+    /// Wakes those that wait for something to go.
+    async fn follow_content(self: Arc<Self>, mut gone: broadcast::Receiver<Gone>, keys: Keys<String>) {
+        loop {
+            let woken: Vec<String> = match gone.recv().await {
+                Ok(gone) => self.waiting.lock().get(&gone.kind.group_resource()).cloned().into_iter().collect(),
+                Err(broadcast::error::RecvError::Lagged(_)) => self.waiting.lock().iter().cloned().collect(),
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            for name in woken {
+                keys.send(name, SETTLE).await;
+            }
+        }
+    }
+
+    async fn reconcile(&self, name: &str) -> Result<(), Error> {
+        let found = self.api.get_opt(name).await?;
+        let Some(definition) = found.filter(is_to_be_cleaned) else {
+            self.waiting.lock().remove(name);
+            return Ok(());
+        };
+        // Before the look, so that what goes during it is not missed.
+        self.waiting.lock().insert(name.to_owned());
+        match self.clear(&definition).await? {
+            Ok(done) => {
+                self.report(&definition, &done).await?;
+                self.release(name).await?;
+                self.waiting.lock().remove(name);
+                Ok(())
+            }
+            Err(held) => {
+                let why = held.message.clone();
+                self.report(&definition, &held).await?;
+                Err(Error::NotYet(why))
+            }
+        }
+    }
+
+    /// Deletes all objects: `Ok` if there are none any more.
+    async fn clear(&self, definition: &DynamicObject) -> Result<Result<Progress, Progress>, Error> {
+        if !is_established(definition) {
+            return Ok(Ok(Progress::new("False", "NeverEstablished", "resource was never established")));
+        }
+        let failed = |why: String| Progress::new("True", "InstanceDeletionFailed", why);
+        let Some(kind) = kind_of(definition) else {
+            return Ok(Err(failed("could not list instances: no version is served".to_owned())));
+        };
+        let under_way = Progress::new("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+        if !is_late(definition) {
+            self.report(definition, &under_way).await?;
+        }
+        Ok(match content::clear(&self.client, &kind, "").await {
+            Ok(left) if left.objects == 0 => {
+                Ok(Progress::new("False", "InstanceDeletionCompleted", "removed all instances"))
+            }
+            Ok(_) if is_late(definition) => Err(Progress::new(
+                "True",
+                "InstanceDeletionCheck",
+                "could not confirm zero CustomResources remaining: context deadline exceeded",
+            )),
+            Ok(_) => Err(under_way),
+            Err(error) => Err(failed(format!("could not issue all deletes: {}", failure::message(&error)))),
+        })
+    }
+
+    /// Writes the condition, if it changed.
+    async fn report(&self, definition: &DynamicObject, progress: &Progress) -> Result<(), Error> {
+        let name = definition.metadata.name.as_deref().unwrap_or_default();
+        let Some(live) = self.api.get_opt(name).await? else { return Ok(()) };
+        let old = live.data.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+        let new = with_progress(&old, progress, &time::format_seconds(Timestamp::now()));
+        if new == old {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": { "uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version },
+            "status": { "conditions": new },
+        });
+        failure::absent_is_none(self.api.patch_status(name, &params(), &Patch::Merge(patch)).await)?;
+        Ok(())
+    }
+
+    async fn release(&self, name: &str) -> Result<(), Error> {
+        let Some(live) = self.api.get_opt(name).await? else { return Ok(()) };
+        let left: Vec<&String> = live.metadata.finalizers.iter().flatten().filter(|f| *f != FINALIZER).collect();
+        let patch = json!({ "metadata": {
+            "uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version, "finalizers": left,
+        }});
+        failure::absent_is_none(self.api.patch_metadata(name, &params(), &Patch::Merge(patch)).await)?;
+        Ok(())
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+fn is_to_be_cleaned(definition: &DynamicObject) -> bool {
+    let mut finalizers = definition.metadata.finalizers.iter().flatten();
+    definition.metadata.deletion_timestamp.is_some() && finalizers.any(|finalizer| finalizer == FINALIZER)
+}
+
+fn is_late(definition: &DynamicObject) -> bool {
+    let since = definition.metadata.deletion_timestamp.as_ref();
+    since.is_some_and(|since| Timestamp::now().duration_since(since.0).unsigned_abs() > PATIENCE)
+}
+
+fn is_established(definition: &DynamicObject) -> bool {
+    let conditions = definition.data.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
+/// The kind in any version that is served.
+fn kind_of(definition: &DynamicObject) -> Option<Kind> {
+    let text = |path: &str| definition.data.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let versions = definition.data.pointer("/spec/versions").and_then(Value::as_array);
+    let served = versions.into_iter().flatten().find(|version| version["served"] == true)?;
+    let version = served["name"].as_str()?;
+    let resource = builtin(text("/spec/group"), version, text("/spec/names/kind"), text("/spec/names/plural"));
+    Some(Kind::new(resource, text("/spec/scope") == "Namespaced"))
+}
+
+fn with_progress(conditions: &[Value], progress: &Progress, now: &str) -> Vec<Value> {
+    let mut conditions = conditions.to_vec();
+    let old = conditions.iter_mut().find(|condition| condition["type"] == "Terminating");
+    let since = old.as_ref().filter(|old| old["status"] == progress.status && old["lastTransitionTime"].is_string());
+    let since = since.map_or_else(|| json!(now), |old| old["lastTransitionTime"].clone());
+    let new = json!({
+        "type": "Terminating", "status": progress.status, "reason": progress.reason, "message": progress.message,
+        "lastTransitionTime": since,
+    });
+    match old {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_condition_keeps_its_time_while_its_status_stays() {
+        let pending = json!({"type": "Terminating", "status": "True", "reason": "InstanceDeletionPending"});
+        let other = json!({"type": "Established", "status": "True"});
+        let under_way = Progress::new("True", "InstanceDeletionInProgress", "m");
+        let first = with_progress(&[other.clone(), pending], &under_way, "1");
+        assert_eq!(first[0], other);
+        assert_eq!(first[1]["lastTransitionTime"], "1", "the server sets none");
+        assert_eq!(with_progress(&first, &under_way, "2"), first);
+        let done = with_progress(&first, &Progress::new("False", "InstanceDeletionCompleted", "m"), "3");
+        assert_eq!(done[1]["lastTransitionTime"], "3");
+        assert_eq!(done.len(), 2);
+    }
+
+    #[test]
+    fn any_served_version_will_do() {
+        let mut definition = DynamicObject::new("things.example.com", &resource());
+        definition.data = json!({"spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
+            "versions": [{"name": "v1alpha1", "served": false}, {"name": "v1", "served": true}],
+        }});
+        let kind = kind_of(&definition).unwrap();
+        assert_eq!(kind.resource.api_version, "example.com/v1");
+        assert!(kind.is_namespaced);
+        definition.data["spec"]["versions"][1]["served"] = json!(false);
+        assert!(kind_of(&definition).is_none());
+    }
+}
