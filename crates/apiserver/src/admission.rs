@@ -52,6 +52,20 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
     Ok(())
 }
 
+/// A certificate request says who made it: not in the client's words, but in ours.
+fn name_requester(call: &Call, request: &mut Value) {
+    let user = &call.user;
+    let spec = &mut request["spec"];
+    spec["username"] = json!(user.name);
+    spec["groups"] = json!(user.groups);
+    for (field, value) in [("uid", json!(user.uid)), ("extra", json!(user.extra))] {
+        let is_empty = value.as_str() == Some("") || value.as_object().is_some_and(serde_json::Map::is_empty);
+        if !is_empty {
+            spec[field] = value;
+        }
+    }
+}
+
 /// Secrets that make a user or a token can make one of any group: writing them takes the rights of an administrator,
 /// however far the right to write Secrets was given away.
 fn guard_credentials(call: &Call, secret: &Value) -> Result<(), ApiError> {
@@ -65,8 +79,13 @@ fn guard_credentials(call: &Call, secret: &Value) -> Result<(), ApiError> {
 
 /// Once an object is prepared, just before it is validated and stored: what the server itself knows about it.
 pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
-    if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") && target.subresource.is_empty() {
-        crd::complete(call, target, new, old)?;
+    if !target.subresource.is_empty() {
+        return Ok(());
+    }
+    match (target.group(), target.plural(), old) {
+        ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,
+        ("certificates.k8s.io", "certificatesigningrequests", None) => name_requester(call, new),
+        _ => {}
     }
     Ok(())
 }
@@ -132,6 +151,26 @@ pub(crate) fn mark_terminating(target: &Target, object: &mut Value) {
     }
     if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") {
         crd::mark_terminating(object);
+    }
+}
+
+/// How long an object gets to end well before it is removed. Only pods end by themselves, and only where a node may be
+/// running them: it says when they have, by deleting them with no grace.
+pub(crate) fn grace_seconds(call: &Call, target: &Target, object: &Value, asked: Option<i64>) -> i64 {
+    if !is_kind(target, "", "pods") {
+        return 0;
+    }
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
+    let has_node = call.server.cache.collection("core/nodes").get(text("/spec/nodeName")).is_some();
+    if has_ended || !has_node {
+        return 0;
+    }
+    let own = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);
+    // Upstream reads a negative grace as the shortest one.
+    match asked.unwrap_or(own) {
+        seconds if seconds < 0 => 1,
+        seconds => seconds,
     }
 }
 

@@ -156,9 +156,9 @@ impl Cache {
             return Arc::clone(found);
         }
         let mut collections = self.collections.write();
-        let made = collections.entry(storage_key.into()).or_insert_with(|| {
-            Arc::new(Collection::new(storage_key, Revision(self.complete_from.load(Ordering::Acquire))))
-        });
+        let made = collections
+            .entry(storage_key.into())
+            .or_insert_with(|| Arc::new(Collection::new(Revision(self.complete_from.load(Ordering::Acquire)))));
         Arc::clone(made)
     }
 

@@ -44,6 +44,9 @@ fn has_condition(crd: &Value, ty: &str) -> bool {
 /// What the server adds to a definition: accepted names, conditions, stored versions, the cleanup finalizer.
 pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     check_schemas(target, new)?;
+    if new.pointer("/spec/conversion/strategy") == Some(&json!("Webhook")) {
+        call.warn("conversion webhooks are not called: all versions of this kind share one stored form");
+    }
     if object::deletion_timestamp(new).is_some() {
         return Ok(());
     }

@@ -1,7 +1,5 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -216,15 +214,5 @@ impl ProcessStat {
             resident_bytes: fields.get(21)? * PAGE,
             open_fds: fds as f64,
         })
-    }
-}
-
-/// A number that only grows, for places that cannot hold the registry.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sequence(Arc<AtomicU64>);
-
-impl Sequence {
-    pub(crate) fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
     }
 }

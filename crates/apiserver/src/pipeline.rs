@@ -141,13 +141,14 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
             let list = verbs::delete::delete_collection(call, &target).await?;
             Ok(answer::json(200, &list))
         }
-        _ => Err(ApiError::new(
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        )
-        .with_details(croft_meta::status::Details::default())),
+        _ => Err(not_allowed()),
     }
+}
+
+/// A method that no path of this form takes, whatever the kind.
+fn not_allowed() -> ApiError {
+    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        .with_details(croft_meta::status::Details::default())
 }
 
 /// The object of a PUT or PATCH: 201 if the request created it.
@@ -170,9 +171,10 @@ fn check_scope(info: &RequestInfo, is_namespaced: bool) -> Result<(), ApiError> 
     if !is_namespaced && !info.namespace.is_empty() && !is_namespace_itself {
         return Err(ApiError::no_such_path());
     }
-    let needs_namespace = !matches!(info.verb, "list" | "watch") && !info.resource.is_empty();
-    if is_namespaced && info.namespace.is_empty() && needs_namespace && info.verb != "create" {
-        return Err(ApiError::no_such_path());
+    // Across all namespaces one can only look.
+    if is_namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
+        let by_name = matches!(info.verb, "get" | "update" | "patch" | "delete");
+        return Err(if by_name { ApiError::no_such_path() } else { not_allowed() });
     }
     if !info.name.is_empty() && !names::is_path_segment_name(&info.name).is_empty() {
         return Err(ApiError::no_such_path());

@@ -30,7 +30,6 @@ pub(crate) struct Change {
 
 #[derive(Debug)]
 pub(crate) struct Collection {
-    storage_key: Box<str>,
     state: RwLock<State>,
     /// The sequence number of the next change; watchers sleep on it.
     changed: watch::Sender<u64>,
@@ -62,13 +61,9 @@ pub(crate) struct CursorError {
 }
 
 impl Collection {
-    pub(super) fn new(storage_key: &str, complete_from: Revision) -> Self {
+    pub(super) fn new(complete_from: Revision) -> Self {
         let state = State { forgotten: complete_from, ..State::default() };
-        Self { storage_key: storage_key.into(), state: RwLock::new(state), changed: watch::Sender::new(0) }
-    }
-
-    pub(crate) fn storage_key(&self) -> &str {
-        &self.storage_key
+        Self { state: RwLock::new(state), changed: watch::Sender::new(0) }
     }
 
     /// Changes from here on are remembered.

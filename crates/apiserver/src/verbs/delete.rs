@@ -1,6 +1,6 @@
 //! DELETE and DELETECOLLECTION.
 
-use croft_meta::{ApiError, object};
+use croft_meta::{ApiError, object, time};
 use serde_json::{Value, json};
 
 use crate::admission;
@@ -56,7 +56,9 @@ pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOpt
         .write(target, options.dry_run, |current| {
             let old = current.ok_or_else(|| target.not_found())?;
             check_preconditions(target, old, options)?;
-            Ok(next_state(target, old, options, &now))
+            let grace = admission::grace_seconds(call, target, old, options.grace_period_seconds);
+            Ok(graceful(old, grace, call.server.now_seconds())
+                .unwrap_or_else(|| next_state(target, old, options, &now)))
         })
         .await?;
     if !options.dry_run {
@@ -87,6 +89,28 @@ fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) ->
     Ok(())
 }
 
+/// Marks an object that is given time to end; `None` if it is given none, or its time has been cut to nothing. Asking
+/// again can only shorten the time.
+fn graceful(old: &Value, grace: i64, now: i64) -> Option<Decision> {
+    if grace == 0 {
+        return None;
+    }
+    let granted = old.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64);
+    let is_new = object::deletion_timestamp(old).is_none();
+    match granted {
+        Some(0) if !is_new => return None,
+        Some(granted) if !is_new && grace >= granted => return Some(Decision::Keep),
+        _ => {}
+    }
+    let mut new = old.clone();
+    object::set_meta(&mut new, "deletionTimestamp", time::format_unix_seconds(now + grace));
+    object::set_meta(&mut new, "deletionGracePeriodSeconds", grace);
+    if is_new && object::generation(old) > 0 {
+        object::set_meta(&mut new, "generation", object::generation(old) + 1);
+    }
+    Some(Decision::Put(new))
+}
+
 /// Removed at once if nothing holds it, else marked as being deleted.
 fn next_state(target: &Target, old: &Value, options: &DeleteOptions, now: &str) -> Decision {
     let finalizers = finalizers_for(old, options.propagation);
@@ -104,6 +128,9 @@ fn next_state(target: &Target, old: &Value, options: &DeleteOptions, now: &str) 
         if object::generation(old) > 0 {
             object::set_meta(&mut new, "generation", object::generation(old) + 1);
         }
+    } else {
+        // Its time to end by itself is over.
+        object::set_meta(&mut new, "deletionGracePeriodSeconds", 0);
     }
     let list = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
     object::set_meta(&mut new, "finalizers", list);
