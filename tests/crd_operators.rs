@@ -102,7 +102,7 @@ mod body {
         make(&client, old, &body).await;
         let read = client.get(&format!("{new}/c")).await.expect("an answer").ok().expect("the other version");
         assert_eq!(read["apiVersion"], "cluster.example.io/v1beta2");
-        assert_eq!(read["spec"]["paused"], false, "defaulted by the version that is asked for");
+        assert_eq!(read["spec"]["paused"], false, "defaulted by the version in the store");
         let listed = client.get(old).await.expect("an answer").ok().expect("a list");
         assert_eq!(listed["items"][0]["apiVersion"], "cluster.example.io/v1beta1");
         let immutable = json!({"spec": {"controlPlaneEndpoint": {"host": "other"}}});

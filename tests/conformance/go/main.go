@@ -7,11 +7,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -39,8 +39,7 @@ func main() {
 	timeout := flag.Duration("timeout", time.Minute, "how long one probe may take")
 	flag.Parse()
 	// What the libraries log is expected noise (a cancelled election, a closed watch); the probes say what matters.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	if err := run(*kubeconfig, *timeout, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
