@@ -29,6 +29,8 @@ pub(super) fn body(mut body: Value, shape: &Shape, variables: &BTreeMap<String, 
         let list = if shape.keep.is_empty() { body.pointer_mut(pointer) } else { body.get_mut(pointer) };
         if let Some(Value::Array(list)) = list {
             list.sort_by_key(Value::to_string);
+            // It also names some of them twice.
+            list.dedup();
         }
     }
     body
@@ -114,7 +116,7 @@ fn string(key: &str, text: &str, variables: &BTreeMap<String, String>) -> String
     if text.contains("-----BEGIN CERTIFICATE-----") {
         return "<certificate>".into();
     }
-    if is_age(text) {
+    if last == "cells" && is_age(text) {
         return "<age>".into();
     }
     let mut text = mask_tokens(text);
@@ -206,7 +208,7 @@ mod tests {
             (json!({"t": "2025-11-15T21:35:00Z"}), json!({"t": "<time>"})),
             (json!({"t": "2025-11-15T21:35:00.123456Z"}), json!({"t": "<time>"})),
             (json!({"message": "at 10.53.0.7: no"}), json!({"message": "at <ip>: no"})),
-            (json!({"cells": ["a", "12s"]}), json!({"cells": ["a", "<age>"]})),
+            (json!({"cells": ["a", "12s"], "cpu": "500m"}), json!({"cells": ["a", "<age>"], "cpu": "500m"})),
             (json!({"message": "Too large resource version: 9, current: 77"}), {
                 json!({"message": "Too large resource version: 9, current: <n>"})
             }),
