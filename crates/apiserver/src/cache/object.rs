@@ -4,6 +4,7 @@ use bytes::Bytes;
 use croft_meta::Revision;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::encoding;
 
@@ -57,6 +58,16 @@ impl Object {
         serde_json::from_slice(&self.bytes).unwrap_or_default()
     }
 
+    /// The JSON of `metadata`, found without building the rest.
+    pub(crate) fn metadata(&self) -> Option<&str> {
+        #[derive(Deserialize)]
+        struct Outer<'a> {
+            #[serde(borrow)]
+            metadata: &'a RawValue,
+        }
+        serde_json::from_slice::<Outer<'_>>(&self.bytes).ok().map(|outer| outer.metadata.get())
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + 128
     }
@@ -77,4 +88,23 @@ fn read_labels(stored: &[u8]) -> Box<[(Box<str>, Box<str>)]> {
         .and_then(|outer| outer.metadata?.labels)
         .map(|labels| labels.into_iter().collect())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_what_the_parsed_object_has() {
+        let stored = encoding::to_stored(&json!({
+            "apiVersion": "v1", "data": {"metadata": "{}"}, "kind": "ConfigMap",
+            "metadata": {"name": "a", "labels": {"b": "c"}, "annotations": {"d": "\"}"}},
+        }));
+        let object = Object::new("ns/a", &stored, Revision::ZERO);
+        let metadata: Value = serde_json::from_str(object.metadata().unwrap()).unwrap();
+        assert_eq!(metadata, object.json()["metadata"]);
+        assert_eq!(metadata["annotations"]["d"], "\"}");
+    }
 }

@@ -255,9 +255,18 @@ impl Watcher {
     }
 
     fn write_event(&mut self, out: &mut BytesMut, kind: &str, object: &Object) {
-        if self.shape == Shape::Whole && self.target.served.resource.behaviour.convert.is_none() {
+        let is_stored_as_served = self.target.served.resource.behaviour.convert.is_none();
+        if self.shape == Shape::Whole && is_stored_as_served {
             let (first, rest) = self.head.pieces(&object.bytes);
             write_line(out, kind, &[first, rest]);
+            return;
+        }
+        if let Shape::Partial(version) = self.shape
+            && is_stored_as_served
+            && let Some(metadata) = object.metadata()
+        {
+            let head = format!(r#"{{"apiVersion":"meta.k8s.io/{version}","kind":"PartialObjectMetadata","metadata":"#);
+            write_line(out, kind, &[head.as_bytes(), metadata.as_bytes(), b"}"]);
             return;
         }
         let whole = in_version(object, &self.target);
