@@ -18,6 +18,9 @@ use crate::backoff::Backoff;
 /// How many keys may wait to be looked at; senders wait when it is full.
 const KEYS: usize = 1024;
 
+/// What waits for something to happen is looked at no sooner than this.
+const WAIT: Duration = Duration::from_secs(1);
+
 /// Where keys go in.
 #[derive(Debug)]
 pub(crate) struct Keys<K>(mpsc::Sender<(K, Duration)>);
@@ -50,7 +53,8 @@ impl<K> Keys<K> {
 pub(crate) enum Error {
     #[error("the API server refused")]
     Api(#[from] kube::Error),
-    /// Not a failure of the program: the world is not ready.
+    /// Not a failure: something must happen first, and whoever sees it happen sends the key. Looked at again now and then
+    /// all the same.
     #[error("{0}")]
     NotYet(String),
 }
@@ -112,7 +116,10 @@ impl Loop {
             }
             Err(error) => error,
         };
-        let delay = queue.delay(&key);
+        let mut delay = queue.delay(&key);
+        if matches!(retry, Error::NotYet(_)) {
+            delay = delay.max(WAIT);
+        }
         let controller = self.name;
         if matches!(&retry, Error::Api(error) if !crate::failure::is_conflict(error)) {
             tracing::warn!(controller, ?key, error = %Chain(&retry), ?delay, "will be tried again");

@@ -22,6 +22,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// A watch that lived this long ended in the ordinary way, and is opened again at once.
 const ORDINARY_LIFE: Duration = Duration::from_secs(1);
 
+/// Watches are cut off now and then; one that stays so is another matter.
+const WORTH_A_WARNING: Duration = Duration::from_secs(2);
+
 /// What happens to the objects of one kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Event<T> {
@@ -235,7 +238,11 @@ impl<T: Observed> Watcher<T> {
         }
         let delay = self.backoff.next();
         let kind = &self.source.resource.kind;
-        tracing::debug!(kind, error = %Chain(error), ?delay, "a watch was interrupted");
+        if delay < WORTH_A_WARNING {
+            tracing::debug!(kind, error = %Chain(error), ?delay, "a watch was interrupted");
+        } else {
+            tracing::warn!(kind, error = %Chain(error), ?delay, "a watch cannot be opened");
+        }
         tokio::time::sleep(delay).await;
     }
 }
