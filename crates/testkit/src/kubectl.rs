@@ -40,6 +40,10 @@ impl Kubectl {
         Ok(Self { program, kubeconfig: kubeconfig.to_owned(), home, env: Vec::new() })
     }
 
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
     /// Sets an environment variable for every later command.
     pub fn env(&mut self, name: &str, value: &str) {
         self.env.push((name.to_owned(), value.to_owned()));
