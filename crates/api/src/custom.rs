@@ -122,27 +122,8 @@ fn schema(json: Option<&Value>) -> Result<Schema, SchemaError> {
     Ok(schema)
 }
 
-/// The name, then the user's columns or else the age.
+/// The user's columns; the name, and an age where there are none, are the table's to add.
 fn columns(version: &Value) -> Vec<Column> {
-    let name = Column {
-        name: "Name".to_owned(),
-        ty: "string".to_owned(),
-        format: "name".to_owned(),
-        description: String::new(),
-        priority: 0,
-        json_path: ".metadata.name".to_owned(),
-    };
-    let own = list(version, "additionalPrinterColumns");
-    if own.is_empty() {
-        let age = Column {
-            name: "Age".to_owned(),
-            ty: "date".to_owned(),
-            format: String::new(),
-            json_path: ".metadata.creationTimestamp".to_owned(),
-            ..name.clone()
-        };
-        return vec![name, age];
-    }
     let column = |column: &Value| Column {
         name: text(column, "name").to_owned(),
         ty: text(column, "type").to_owned(),
@@ -151,7 +132,7 @@ fn columns(version: &Value) -> Vec<Column> {
         priority: crate::view::int(column, "priority").and_then(|n| i32::try_from(n).ok()).unwrap_or_default(),
         json_path: text(column, "jsonPath").to_owned(),
     };
-    std::iter::once(name).chain(own.iter().map(column)).collect()
+    list(version, "additionalPrinterColumns").iter().map(column).collect()
 }
 
 /// With a status subresource, ordinary writes leave the status alone.
@@ -241,12 +222,12 @@ mod tests {
         assert_eq!((row.storage_version.as_str(), row.storage_key.as_str()), ("v1", "example.com/foos"));
         assert_eq!((row.names.singular.as_str(), row.names.list_kind.as_str()), ("foo", "FooList"));
         let v1 = row.version("v1").unwrap();
-        assert_eq!(v1.columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["Name", "Replicas"]);
+        assert_eq!(v1.columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["Replicas"]);
         assert_eq!(v1.scale.as_ref().unwrap().spec_replicas, "spec.replicas");
         assert_eq!(v1.selectable_fields, ["spec.color"]);
         let beta = row.version("v1beta1").unwrap();
         assert_eq!(beta.deprecation_warning.as_deref(), Some("example.com/v1beta1 Foo is deprecated"));
-        assert_eq!(beta.columns[1].ty, "date");
+        assert!(beta.columns.is_empty());
         assert!(!row.behaviour.unconditional_update);
     }
 

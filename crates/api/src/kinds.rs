@@ -27,6 +27,7 @@ pub(crate) fn base() -> Behaviour {
         field: fields::metadata,
         unconditional_update: true,
         create_on_update: false,
+        delete_returns_object: false,
         has_generation: false,
         name_rule: names::is_dns1123_subdomain,
         convert: None,
@@ -47,6 +48,7 @@ pub(crate) fn behaviour(group: &str, plural: &str) -> Behaviour {
         field: fields::of(group, plural),
         unconditional_update: !NEEDS_RESOURCE_VERSION.contains(&plural),
         create_on_update: CREATED_BY_PUT.contains(&plural),
+        delete_returns_object: RETURNED_BY_DELETE.contains(&plural),
         has_generation: COUNTS_GENERATIONS.contains(&plural),
         name_rule: name_rule(plural),
         ..base()
@@ -68,6 +70,27 @@ const NEEDS_RESOURCE_VERSION: &[&str] = &[
     "validatingadmissionpolicybindings",
     "customresourcedefinitions",
     "apiservices",
+];
+
+/// Kinds whose DELETE answers with the object.
+const RETURNED_BY_DELETE: &[&str] = &[
+    "namespaces",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "services",
+    "serviceaccounts",
+    "deviceclasses",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "resourceslices",
+    "csidrivers",
+    "csinodes",
+    "storageclasses",
+    "volumeattachments",
+    "volumeattributesclasses",
 ];
 
 /// Kinds that a PUT to a free name creates.

@@ -93,6 +93,8 @@ pub struct Behaviour {
     pub unconditional_update: bool,
     /// PUT on a missing name creates it (Lease, Endpoints, Event ... as upstream).
     pub create_on_update: bool,
+    /// DELETE answers with the object that is gone rather than with a Status.
+    pub delete_returns_object: bool,
     /// `metadata.generation` counts changes of everything but metadata and status.
     pub has_generation: bool,
     /// How `metadata.name` is checked.

@@ -145,25 +145,24 @@ pub(crate) fn namespace_holds(target: &Target, object: &Value) -> bool {
         && object.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|f| !f.is_empty())
 }
 
-pub(crate) fn mark_terminating(target: &Target, object: &mut Value) {
+pub(crate) fn mark_terminating(target: &Target, object: &mut Value, now: &str) {
     if is_kind(target, "", "namespaces") {
         object["status"]["phase"] = json!("Terminating");
     }
     if is_kind(target, "apiextensions.k8s.io", "customresourcedefinitions") {
-        crd::mark_terminating(object);
+        crd::mark_terminating(object, now);
     }
 }
 
-/// How long an object gets to end well before it is removed. Only pods end by themselves, and only where a node may be
-/// running them: it says when they have, by deleting them with no grace.
-pub(crate) fn grace_seconds(call: &Call, target: &Target, object: &Value, asked: Option<i64>) -> i64 {
+/// How long an object gets to end well before it is removed. Only pods end by themselves, and only on a node: it says
+/// when they have, by deleting them with no grace. Where the node is gone, the pod controller does.
+pub(crate) fn grace_seconds(target: &Target, object: &Value, asked: Option<i64>) -> i64 {
     if !is_kind(target, "", "pods") {
         return 0;
     }
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
-    let has_node = call.server.cache.collection("core/nodes").get(text("/spec/nodeName")).is_some();
-    if has_ended || !has_node {
+    if has_ended || text("/spec/nodeName").is_empty() {
         return 0;
     }
     let own = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(30);

@@ -116,7 +116,7 @@ pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Api
         let Ok(data) = frame.into_data() else { continue };
         let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
         if so_far + data.len() > limit {
-            return Err(ApiError::too_large(format!("Request entity too large: limit is {limit}")));
+            return Err(ApiError::too_large(format!("limit is {limit}")));
         }
         if first.is_none() {
             first = Some(data);

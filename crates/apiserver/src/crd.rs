@@ -50,21 +50,15 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     if object::deletion_timestamp(new).is_some() {
         return Ok(());
     }
-    let names = new.pointer("/spec/names").cloned().unwrap_or_default();
-    let mut accepted = names.clone();
-    accepted["singular"] = names
-        .get("singular")
-        .cloned()
-        .unwrap_or_else(|| json!(names.get("kind").and_then(Value::as_str).unwrap_or_default().to_lowercase()));
-    let conflict = name_conflict(&call.catalog, new);
     let now = call.server.now_rfc3339();
-    let conditions = match &conflict {
+    let names = accept_names(&call.catalog, new);
+    let conditions = match &names.conflict {
         None => vec![
             condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
             condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", &now),
         ],
-        Some(why) => vec![
-            condition("NamesAccepted", "False", "Conflict", why, &now),
+        Some((reason, why)) => vec![
+            condition("NamesAccepted", "False", reason, why, &now),
             condition("Established", "False", "NotAccepted", "not all names are accepted", &now),
         ],
     };
@@ -74,13 +68,9 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     let status = &mut new["status"];
     status["conditions"] = json!(kept_times);
     status["storedVersions"] = json!(stored);
-    if conflict.is_none() {
-        status["acceptedNames"] = accepted;
-    } else if status.get("acceptedNames").is_none() {
-        status["acceptedNames"] = json!({ "plural": "", "kind": "" });
-    }
+    status["acceptedNames"] = names.accepted;
     let mut finalizers: Vec<String> = object::finalizers(new).into_iter().map(str::to_owned).collect();
-    if conflict.is_none() && !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
+    if names.conflict.is_none() && !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
         finalizers.push(CLEANUP_FINALIZER.to_owned());
         object::set_meta(new, "finalizers", json!(finalizers));
     }
@@ -118,28 +108,55 @@ fn stored_versions(new: &Value, old: Option<&Value>) -> Vec<String> {
     stored
 }
 
-/// Another resource of the same group has one of these names already.
-fn name_conflict(catalog: &Catalog, crd: &Value) -> Option<String> {
+/// Which of the names that a definition asks for it gets.
+struct AcceptedNames {
+    accepted: Value,
+    /// The reason and message of the last name that is taken by another resource of the group.
+    conflict: Option<(&'static str, String)>,
+}
+
+fn accept_names(catalog: &Catalog, crd: &Value) -> AcceptedNames {
     let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let (group, plural, kind) = (text("/spec/group"), text("/spec/names/plural"), text("/spec/names/kind"));
-    let short = crd.pointer("/spec/names/shortNames").and_then(Value::as_array).cloned().unwrap_or_default();
-    for other in catalog.resources().iter().filter(|r| r.group == group && r.names.plural != plural) {
-        let taken = |name: &str| {
-            name == other.names.plural
-                || name == other.names.singular
-                || other.names.short_names.iter().any(|s| s == name)
-        };
-        let wanted = [plural, text("/spec/names/singular")].into_iter().chain(short.iter().filter_map(Value::as_str));
-        if let Some(name) = wanted.filter(|n| !n.is_empty()).find(|n| taken(n)) {
-            return Some(format!("{name:?} is already in use"));
-        }
-        if kind == other.names.kind || kind == other.names.list_kind {
-            return Some(format!("{kind:?} is already in use"));
+    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    let others: Vec<_> =
+        catalog.resources().iter().filter(|r| r.group == group && (r.names.plural != plural || !r.is_custom)).collect();
+    let is_resource = |name: &str| {
+        others.iter().any(|r| {
+            r.names.plural == name || r.names.singular == name || r.names.short_names.iter().any(|short| short == name)
+        })
+    };
+    let is_kind = |name: &str| others.iter().any(|r| r.names.kind == name || r.names.list_kind == name);
+    let mut accepted = crd.pointer("/spec/names").cloned().unwrap_or_else(|| json!({}));
+    let kind = text("/spec/names/kind");
+    if text("/spec/names/singular").is_empty() {
+        accepted["singular"] = json!(kind.to_lowercase());
+    }
+    if text("/spec/names/listKind").is_empty() {
+        accepted["listKind"] = json!(format!("{kind}List"));
+    }
+    let mut conflict = None;
+    let checks: [(&str, &'static str, &dyn Fn(&str) -> bool); 4] = [
+        ("plural", "PluralConflict", &is_resource),
+        ("singular", "SingularConflict", &is_resource),
+        ("kind", "KindConflict", &is_kind),
+        ("listKind", "ListKindConflict", &is_kind),
+    ];
+    for (field, reason, is_taken) in checks {
+        let name = accepted[field].as_str().unwrap_or_default().to_owned();
+        if is_taken(&name) {
+            match accepted.as_object_mut() {
+                Some(names) if matches!(field, "singular" | "listKind") => drop(names.remove(field)),
+                _ => accepted[field] = json!(""),
+            }
+            conflict = Some((reason, format!("{name:?} is already in use")));
         }
     }
-    let replaces_builtin =
-        catalog.resources().iter().any(|r| !r.is_custom && r.group == group && r.names.plural == plural);
-    replaces_builtin.then(|| format!("{plural:?} is already in use"))
+    let short = accepted.get("shortNames").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(name) = short.iter().filter_map(Value::as_str).find(|name| is_resource(name)) {
+        conflict = Some(("ShortNamesConflict", format!("{name:?} is already in use")));
+        accepted["shortNames"] = json!([]);
+    }
+    AcceptedNames { accepted, conflict }
 }
 
 /// Schemas must be structural, and their rules must compile.
@@ -178,11 +195,12 @@ pub(crate) fn accepts_instances(call: &Call, target: &Target) -> Result<(), ApiE
     ))
 }
 
-pub(crate) fn mark_terminating(crd: &mut Value) {
+pub(crate) fn mark_terminating(crd: &mut Value, now: &str) {
     let Some(conditions) = crd.pointer_mut("/status/conditions").and_then(Value::as_array_mut) else { return };
     conditions.retain(|c| c["type"] != "Terminating");
     conditions.push(json!({
         "type": "Terminating", "status": "True", "reason": "InstanceDeletionPending",
         "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+        "lastTransitionTime": now,
     }));
 }

@@ -1,7 +1,7 @@
 //! From a request body to an object: parse, check its type, drop or refuse what its schema does not know.
 
 use croft_api::Resource;
-use croft_meta::{ApiError, Gvk, object};
+use croft_meta::{ApiError, Gvk, json, object};
 use croft_schema::Schema;
 use serde_json::Value;
 
@@ -18,27 +18,65 @@ pub(crate) struct Decoded {
 
 /// Parses a body into JSON, whatever it is written in. Also says which fields stand there twice.
 pub(crate) fn parse(body: &[u8], content_type: &str) -> Result<Decoded, ApiError> {
-    match body_format(content_type)? {
-        BodyFormat::Json => {
-            let object = parse_json(body)?;
-            Ok(Decoded { object, complaints: croft_schema::duplicate_fields(body) })
-        }
-        BodyFormat::Yaml => Ok(Decoded { object: parse_yaml(body)?, complaints: Vec::new() }),
-        BodyFormat::Protobuf => {
-            let (_, object) =
-                croft_api::protobuf::decode_request(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
-            Ok(Decoded { object, complaints: Vec::new() })
-        }
-    }
+    parse_or_explain(body, content_type)?.map_err(ApiError::bad_request)
 }
 
-fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
+/// As [`parse`], for a body that should be a `kind`: the error shows how it begins.
+fn parse_as(kind: &str, body: &[u8], content_type: &str) -> Result<Decoded, ApiError> {
+    parse_or_explain(body, content_type)?.map_err(|why| unrecognized(kind, &why, body))
+}
+
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> ApiError {
+    let beginning = beginning(body);
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({beginning})"))
+}
+
+/// The first bytes of a body: as text if it looks like JSON, else in hexadecimal.
+fn beginning(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
     if body.is_empty() {
-        return Err(ApiError::bad_request("couldn't get version/kind; json parse error: unexpected end of JSON input"));
+        return "<empty>".to_owned();
     }
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|e| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
-    require_object(value)
+    let cut = &body[..body.len().min(SHOWN)];
+    let text = if body[0] == b'{' {
+        String::from_utf8_lossy(cut).into_owned()
+    } else {
+        cut.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    if body.len() > SHOWN { format!("{text} ...") } else { text }
+}
+
+/// The outer error is a content type that nobody reads, the inner one a body that is not what it says.
+fn parse_or_explain(body: &[u8], content_type: &str) -> Result<Result<Decoded, String>, ApiError> {
+    Ok(match body_format(content_type)? {
+        BodyFormat::Json => {
+            parse_json(body).map(|object| Decoded { object, complaints: croft_schema::duplicate_fields(body) })
+        }
+        BodyFormat::Yaml => parse_yaml(body)
+            .map(|object| Decoded { object, complaints: Vec::new() })
+            .map_err(|e| e.message().to_owned()),
+        BodyFormat::Protobuf if body.is_empty() => Err("empty data".to_owned()),
+        BodyFormat::Protobuf => croft_api::protobuf::decode_request(body)
+            .map(|(_, object)| Decoded { object, complaints: Vec::new() })
+            .map_err(|e| e.to_string()),
+    })
+}
+
+fn parse_json(body: &[u8]) -> Result<Value, String> {
+    let wrap = |why: String| format!("couldn't get version/kind; json parse error: {why}");
+    let what = match json::parse(body).map_err(wrap)? {
+        // Nothing at all is an object with nothing in it.
+        Value::Null => return Ok(Value::Object(serde_json::Map::new())),
+        object @ Value::Object(_) => return Ok(object),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    };
+    Err(wrap(format!(
+        "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+         Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    )))
 }
 
 /// YAML, of which JSON is a part.
@@ -70,8 +108,11 @@ pub(crate) fn object(
     validation: FieldValidation,
     warnings: &mut Vec<String>,
 ) -> Result<Value, ApiError> {
-    let mut decoded = parse(body, content_type)?;
-    check_type(&mut decoded.object, expected, served.resource.is_custom)?;
+    let mut decoded = parse_as(&expected.kind, body, content_type)?;
+    if served.resource.is_custom {
+        check_custom_type(&decoded.object, expected, body)?;
+    }
+    check_type(&mut decoded.object, expected)?;
     let mut complaints = decoded.complaints;
     complaints.extend(conform(served, expected, &mut decoded.object).map_err(|text| {
         ApiError::bad_request(format!(
@@ -83,32 +124,30 @@ pub(crate) fn object(
         FieldValidation::Ignore => {}
         FieldValidation::Warn => warnings.append(&mut complaints),
         FieldValidation::Strict if complaints.is_empty() => {}
-        FieldValidation::Strict => return Err(strict_error(expected, &complaints, served.resource.is_custom)),
+        FieldValidation::Strict => return Err(strict_error(expected, &complaints)),
     }
     Ok(decoded.object)
 }
 
-fn strict_error(expected: &Gvk, complaints: &[String], is_custom: bool) -> ApiError {
-    let text = format!("strict decoding error: {}", complaints.join(", "));
-    if is_custom {
-        return ApiError::bad_request(text);
-    }
+fn strict_error(expected: &Gvk, complaints: &[String]) -> ApiError {
     let Gvk { version, kind, .. } = expected;
-    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {text}"))
+    let text = complaints.join(", ");
+    ApiError::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {text}"
+    ))
 }
 
 /// The body's type must be the one of the URL. Built-in kinds may leave it out.
-pub(crate) fn check_type(object: &mut Value, expected: &Gvk, is_custom: bool) -> Result<(), ApiError> {
+pub(crate) fn check_type(object: &mut Value, expected: &Gvk) -> Result<(), ApiError> {
     let given = object::gvk(object);
-    if is_custom && given.kind.is_empty() {
-        return Err(ApiError::bad_request(format!("Object 'Kind' is missing in '{}'", summary(object))));
-    }
-    if is_custom && given.version.is_empty() {
-        return Err(ApiError::bad_request(format!("Object 'apiVersion' is missing in '{}'", summary(object))));
-    }
-    let version_differs =
-        !given.version.is_empty() && (given.group != expected.group || given.version != expected.version);
-    if version_differs {
+    let mismatch = |why: &str| {
+        let version = if given.version.is_empty() { &expected.version } else { &given.version };
+        ApiError::bad_request(format!(
+            "{} in version {version:?} cannot be handled as a {}: {why}",
+            given.kind, expected.kind
+        ))
+    };
+    if !given.version.is_empty() && given.group_version() != expected.group_version() {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             given.api_version(),
@@ -116,13 +155,30 @@ pub(crate) fn check_type(object: &mut Value, expected: &Gvk, is_custom: bool) ->
         )));
     }
     if !given.kind.is_empty() && given.kind != expected.kind {
-        return Err(ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: the kind does not match the one of the URL",
-            given.kind, expected.version, expected.kind
-        )));
+        return Err(mismatch("the kind does not match the one of the URL"));
     }
     object["apiVersion"] = Value::from(expected.api_version());
     object["kind"] = Value::from(expected.kind.as_str());
+    Ok(())
+}
+
+/// A custom resource must say what it is.
+fn check_custom_type(object: &Value, expected: &Gvk, body: &[u8]) -> Result<(), ApiError> {
+    let given = object::gvk(object);
+    let missing = |field: &str| {
+        unrecognized(&expected.kind, &format!("Object '{field}' is missing in '{}'", summary(object)), body)
+    };
+    if given.kind.is_empty() {
+        return Err(missing("Kind"));
+    }
+    if given.version.is_empty() {
+        return Err(missing("apiVersion"));
+    }
+    if given.kind != expected.kind && given.group_version() == expected.group_version() {
+        let path = croft_meta::FieldPath::new("kind");
+        let error = croft_meta::FieldError::invalid(&path, given.kind.as_str(), format!("must be {}", expected.kind));
+        return Err(ApiError::invalid(&given.group, &given.kind, object::name(object), &vec![error]));
+    }
     Ok(())
 }
 

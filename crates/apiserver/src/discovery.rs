@@ -52,9 +52,10 @@ pub(crate) fn answer(
     };
     if !accept.is_empty() && !accept.iter().any(wants_plain_json) {
         return Some(Err(ApiError::not_acceptable(
-            "only the following media types are accepted: application/json, application/yaml, \
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
              application/vnd.kubernetes.protobuf",
-        )));
+        )
+        .with_details(croft_meta::status::Details::default())));
     }
     Some(Ok(Answer { content_type: JSON, etag: None, body: write(&document) }))
 }

@@ -89,10 +89,12 @@ pub(crate) fn output(headers: &HeaderMap) -> Result<Output, ApiError> {
         return Ok(Output::JSON);
     }
     list.iter().find_map(supported).ok_or_else(|| {
-        ApiError::not_acceptable(
-            "only the following media types are accepted: application/json, application/yaml, \
-             application/vnd.kubernetes.protobuf",
-        )
+        const FORMS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+        if list.iter().any(|media| media.essence.starts_with("application/")) {
+            return ApiError::not_acceptable(format!("only the following media types are accepted: {FORMS}"));
+        }
+        ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {FORMS}"))
+            .with_details(croft_meta::status::Details::default())
     })
 }
 

@@ -38,7 +38,7 @@ impl WriteOptions {
     pub(crate) fn parse(query: &Query, kind: WriteKind, user_agent: &str) -> Result<Self, ApiError> {
         let mut errors = FieldErrors::new();
         let manager = query.get("fieldManager").unwrap_or_default();
-        check_force(query, kind, manager, &mut errors)?;
+        check_force(query, kind, manager, &mut errors);
         check_field_manager(manager, &mut errors);
         let dry_run = parse_dry_run(query.all("dryRun"), &mut errors);
         let field_validation = match query.get("fieldValidation").unwrap_or_default() {
@@ -64,15 +64,7 @@ impl WriteOptions {
     }
 }
 
-fn check_force(query: &Query, kind: WriteKind, manager: &str, errors: &mut FieldErrors) -> Result<(), ApiError> {
-    if let Some(force) = query.get("force")
-        && !matches!(
-            force,
-            "" | "true" | "false" | "1" | "0" | "t" | "f" | "T" | "F" | "TRUE" | "FALSE" | "True" | "False"
-        )
-    {
-        return Err(ApiError::bad_request(format!("strconv.ParseBool: parsing {force:?}: invalid syntax")));
-    }
+fn check_force(query: &Query, kind: WriteKind, manager: &str, errors: &mut FieldErrors) {
     match kind {
         WriteKind::Apply if manager.is_empty() => {
             errors.push(FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch"));
@@ -82,7 +74,6 @@ fn check_force(query: &Query, kind: WriteKind, manager: &str, errors: &mut Field
         }
         _ => {}
     }
-    Ok(())
 }
 
 fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
@@ -278,6 +269,11 @@ impl ListOptions {
             errors.push(FieldError::forbidden(&path, text));
         }
         if matching.is_empty() {
+            // Without a version a watch begins with the present state, which is not continued from anywhere.
+            if !self.continue_token.is_empty() && matches!(self.resource_version.as_str(), "" | "0") {
+                let text = "resourceVersionMatch is forbidden when continue is provided";
+                errors.push(FieldError::forbidden(&path, text));
+            }
             return errors;
         }
         if self.send_initial_events.is_none() {
@@ -301,15 +297,20 @@ impl ListOptions {
         }
         parse_revision(&self.resource_version).map(Some)
     }
+
+    /// As [`Self::revision`], for lists, which blame the client.
+    pub(crate) fn list_revision(&self) -> Result<Option<Revision>, ApiError> {
+        self.revision().map_err(|_| {
+            ApiError::bad_request(format!("invalid resource version: {}", bad_revision(&self.resource_version)))
+        })
+    }
 }
 
+/// Upstream calls a version that is no number a fault of its own, except in lists.
 pub(crate) fn parse_revision(text: &str) -> Result<Revision, ApiError> {
-    text.parse().map_err(|_| {
-        let error = FieldError::invalid(
-            &FieldPath::new("resourceVersion"),
-            text,
-            format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-        );
-        ApiError::invalid("", "", "", &vec![error])
-    })
+    text.parse().map_err(|_| ApiError::new(500, "", bad_revision(text)))
+}
+
+fn bad_revision(text: &str) -> String {
+    format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax")
 }

@@ -17,6 +17,9 @@ const KUBERNETES_MINOR: &str = "34";
 
 pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     let path = call.info.path.as_str();
+    if let Some(check) = ["/healthz", "/livez", "/readyz"].iter().find(|p| is_below(path, p)) {
+        return health(call, check, path);
+    }
     if !matches!(call.info.verb, "get" | "head") {
         return Err(ApiError::new(
             405,
@@ -41,9 +44,6 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
             return Ok(answer::bytes(200, "application/jwk-set+json", keys));
         }
         _ => {}
-    }
-    if let Some(check) = ["/healthz", "/livez", "/readyz"].iter().find(|p| is_below(path, p)) {
-        return health(call, check, path);
     }
     if path.starts_with("/openapi/") {
         return openapi_document(call).await;

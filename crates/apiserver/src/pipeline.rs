@@ -40,14 +40,18 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let _counted = server.metrics.request_started(changes);
     let is_watch = info.verb == "watch";
 
+    let patience = match asked_timeout(&query) {
+        Ok(asked) => asked.map_or(REQUEST_TIMEOUT, |asked| asked.min(REQUEST_TIMEOUT)),
+        Err(error) => return answer::failure(&error),
+    };
     let work = answer_request(&server, request, &caller, info.clone(), query);
     let result = if is_watch {
         // Only the start of a watch is bounded; the stream lives on in the answer.
         work.await
     } else {
-        match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
+        match tokio::time::timeout(patience, work).await {
             Ok(result) => result,
-            Err(_) => Err(ApiError::timeout("the request did not finish within a minute", 1)),
+            Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
         }
     };
     let answer = match result {
@@ -59,6 +63,42 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     };
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
     answer
+}
+
+/// `?timeout=30s`: how long the client is willing to wait.
+fn asked_timeout(query: &Query) -> Result<Option<Duration>, ApiError> {
+    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let asked = go_duration(text).ok_or_else(|| {
+        ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
+    })?;
+    Ok(Some(asked).filter(|asked| !asked.is_zero()))
+}
+
+/// `1h15m30.5s`, as Go writes durations.
+fn go_duration(text: &str) -> Option<Duration> {
+    let mut seconds = 0.0;
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    if rest == "0" {
+        return Some(Duration::ZERO);
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let scale = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        seconds += number.parse::<f64>().ok()? * scale;
+        rest = tail;
+    }
+    if text.is_empty() { None } else { Duration::try_from_secs_f64(seconds).ok() }
 }
 
 async fn answer_request(
@@ -73,7 +113,12 @@ async fn answer_request(
         Caller::Internal => UserInfo::internal(),
         Caller::Remote(chain) => {
             let user = server.auth.authenticator.authenticate(&parts.headers, chain.as_deref()).await?;
-            impersonate(&server.auth.rbac, user, &parts.headers, &parts.uri.to_string())?
+            impersonate(
+                &server.auth.rbac,
+                user,
+                &parts.headers,
+                parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
+            )?
         }
     };
     let wanted = Attributes::of(&info);
@@ -104,7 +149,8 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
     if let Some(text) = &served.version().deprecation_warning {
         call.warn(text.as_str());
     }
-    let mut target = Target::new(served, &info.namespace, path_name(info));
+    let name = if info.is_name_selected { "" } else { &info.name };
+    let mut target = Target::new(served, &info.namespace, name);
     if !info.subresource.is_empty() {
         target.subresource.clone_from(&info.subresource);
         return subresources::answer(call, &target).await;
@@ -113,19 +159,13 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
         return subresources::virtual_kind(call, &target).await;
     }
     if !target.served.resource.verbs.contains(&info.verb) {
-        return Err(ApiError::method_not_allowed(target.group(), target.plural(), info.verb));
+        return Err(not_allowed());
     }
     let output = negotiate::output(&call.headers)?;
     match info.verb {
         "get" => verbs::get::get(call, &target, output).await,
-        "list" => {
-            target.name.clear();
-            verbs::list::list(call, &target, output).await
-        }
-        "watch" => {
-            target.name.clear();
-            verbs::watch::watch(call, &target, output).await
-        }
+        "list" => verbs::list::list(call, &target, output).await,
+        "watch" => verbs::watch::watch(call, &target, output).await,
         "create" if target.name.is_empty() => {
             let created = verbs::create::create(call, &target).await?;
             verbs::get::object(call, &target, output, 201, created)
@@ -133,11 +173,10 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
         "update" if !target.name.is_empty() => written(call, &target, verbs::update::update(call, &target).await?),
         "patch" if !target.name.is_empty() => written(call, &target, verbs::patch::patch(call, &target).await?),
         "delete" => {
-            let (code, value) = verbs::delete::delete(call, &target).await?;
-            Ok(verbs::get::render(negotiate::Output { shape: negotiate::Shape::Whole, ..output }, code, &value))
+            let value = verbs::delete::delete(call, &target).await?;
+            Ok(verbs::get::render(negotiate::Output { shape: negotiate::Shape::Whole, ..output }, 200, &value))
         }
         "deletecollection" => {
-            target.name.clear();
             let list = verbs::delete::delete_collection(call, &target).await?;
             Ok(answer::json(200, &list))
         }
@@ -146,7 +185,7 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
 }
 
 /// A method that no path of this form takes, whatever the kind.
-fn not_allowed() -> ApiError {
+pub(crate) fn not_allowed() -> ApiError {
     ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         .with_details(croft_meta::status::Details::default())
 }
@@ -155,14 +194,6 @@ fn not_allowed() -> ApiError {
 pub(crate) fn written(call: &Call, target: &Target, written: verbs::update::Written) -> Result<Answer, ApiError> {
     let output = negotiate::output(&call.headers)?;
     verbs::get::object(call, target, output, if written.created { 201 } else { 200 }, written.object)
-}
-
-/// The name in the path. [`RequestInfo`] also puts one there that a field selector asks for, for authorization.
-fn path_name(info: &RequestInfo) -> &str {
-    if matches!(info.verb, "list" | "watch" | "deletecollection") && !info.path.ends_with(&info.name) {
-        return "";
-    }
-    &info.name
 }
 
 /// Namespaced kinds are written in a namespace, cluster-scoped ones outside of any; names must be names.

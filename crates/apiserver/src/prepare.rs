@@ -31,8 +31,6 @@ pub(crate) fn stamp_new(server: &ApiServer, target: &Target, object: &mut Value)
     metadata.insert("creationTimestamp".to_owned(), now.into());
     if has_generation {
         metadata.insert("generation".to_owned(), 1.into());
-    } else {
-        metadata.remove("generation");
     }
     Ok(())
 }
@@ -148,6 +146,7 @@ fn keep_system_metadata(new: &mut Value, old: &Value) {
         None if always => drop(meta.remove(field)),
         _ => {}
     };
+    keep("resourceVersion", true);
     keep("generation", true);
     keep("creationTimestamp", true);
     keep("uid", false);
@@ -175,6 +174,9 @@ pub(crate) fn validate_create(target: &Target, object: &Value) -> Result<(), Api
     let resource = &target.served.resource;
     let behaviour = &resource.behaviour;
     let mut errors = names::validate_object_meta(object, resource.is_namespaced(), behaviour.name_rule);
+    if !resource.is_custom && resource.group != "apiextensions.k8s.io" {
+        errors.extend(unqualified_finalizers(object));
+    }
     errors.extend(validate_schema(target, object, None));
     errors.extend((behaviour.validate_create)(object));
     refuse(target, object, &errors)
@@ -186,11 +188,22 @@ pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Resu
     let mut errors =
         names::validate_object_meta(new, resource.is_namespaced(), croft_meta::names::is_path_segment_name);
     errors.extend(names::validate_object_meta_update(new, old));
+    // Upstream looks at the metadata twice, once for every kind and once for this one, and lists both findings.
+    errors.extend(errors.clone());
     errors.extend(validate_schema(target, new, Some(old)));
     if target.subresource.is_empty() {
         errors.extend((resource.behaviour.validate_update)(new, old));
     }
     refuse(target, new, &errors)
+}
+
+/// The finalizers of built-in kinds are Kubernetes' own or have a domain.
+fn unqualified_finalizers(object: &Value) -> FieldErrors {
+    let path = FieldPath::new("metadata.finalizers");
+    let is_known = |name: &str| matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") || name.contains('/');
+    let unknown = object::finalizers(object).into_iter().enumerate().filter(|(_, name)| !is_known(name));
+    let text = "name is neither a standard finalizer name nor is it fully qualified";
+    unknown.map(|(index, name)| FieldError::invalid(&path.index(index), name, text)).collect()
 }
 
 /// Custom resources are held to their schema and its rules; built-in kinds were when they were decoded.
@@ -212,15 +225,17 @@ fn refuse(target: &Target, object: &Value, errors: &FieldErrors) -> Result<(), A
     Err(ApiError::invalid(target.group(), target.served.kind(), object::name(object), errors))
 }
 
+/// A PUT may name the very object that it means to replace.
+pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (wanted, found) = (object::uid(new), object::uid(old));
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    Err(target.conflict(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}")))
+}
+
 /// A PUT or patch result must name the version it was made from, or leave it out where that is allowed.
 pub(crate) fn check_resource_version(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let uid = object::uid(new);
-    if !uid.is_empty() && uid != object::uid(old) {
-        return Err(target.conflict(format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            object::uid(old)
-        )));
-    }
     let given = object::resource_version(new);
     if given.is_empty() || given == "0" {
         if target.served.resource.behaviour.unconditional_update {
@@ -228,7 +243,7 @@ pub(crate) fn check_resource_version(target: &Target, new: &Value, old: &Value) 
         }
         let path = FieldPath::new("metadata.resourceVersion");
         let errors = vec![FieldError::invalid(&path, 0, "must be specified for an update")];
-        return refuse(target, new, &errors);
+        return Err(ApiError::invalid(target.group(), target.plural(), object::name(new), &errors));
     }
     if given.parse::<u64>().is_err() {
         let path = FieldPath::new("metadata.resourceVersion");

@@ -18,6 +18,8 @@ pub(crate) struct RequestInfo {
     pub(crate) resource: String,
     pub(crate) subresource: String,
     pub(crate) name: String,
+    /// The name is not in the path: a field selector asks for it.
+    pub(crate) is_name_selected: bool,
     /// What follows the subresource (`/proxy/...`).
     pub(crate) rest: String,
 }
@@ -42,6 +44,11 @@ impl RequestInfo {
         }
         info.is_resource = true;
         info.verb = resource_verb(method);
+        // `/api/v1/watch/...` is the old way to say `?watch=true`.
+        let is_old_watch = parts.first().is_some_and(|first| first == "watch") && parts.len() > 1;
+        if is_old_watch {
+            parts = &parts[1..];
+        }
         if let [first, namespace, rest @ ..] = parts
             && first == "namespaces"
         {
@@ -68,9 +75,13 @@ impl RequestInfo {
         } else if info.verb == "get" && info.subresource.is_empty() && query.flag("watch") {
             info.verb = "watch";
         }
+        if is_old_watch && matches!(info.verb, "get" | "list") {
+            info.verb = "watch";
+        }
         // `list`, `watch` and `deletecollection` of one name by field selector are authorized by that name.
         if matches!(info.verb, "list" | "watch" | "deletecollection") && info.name.is_empty() {
             info.name = single_name(query.get("fieldSelector").unwrap_or_default());
+            info.is_name_selected = !info.name.is_empty();
         }
         info
     }
@@ -115,10 +126,12 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        let pairs = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).map(|pair| {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (form_decode(key), form_decode(value))
-        });
+        // A pair with a broken escape is dropped, as Go drops it.
+        let pairs =
+            query.unwrap_or_default().split('&').filter(|p| !p.is_empty() && has_whole_escapes(p)).map(|pair| {
+                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                (form_decode(key), form_decode(value))
+            });
         Self(pairs.collect())
     }
 
@@ -134,6 +147,12 @@ impl Query {
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.get(key).is_some_and(|v| !matches!(v.to_ascii_lowercase().as_str(), "false" | "0"))
     }
+}
+
+fn has_whole_escapes(text: &str) -> bool {
+    text.split('%')
+        .skip(1)
+        .all(|rest| rest.as_bytes().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
 }
 
 fn form_decode(text: &str) -> String {
@@ -186,6 +205,8 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/pods", "create", "/v1", "a", "pods//"),
             ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection", "/v1", "a", "pods//"),
             ("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", "patch", "apps/v1", "a", "deployments/d/scale"),
+            ("GET", "/api/v1/watch/namespaces/a/pods/p", "watch", "/v1", "a", "pods/p/"),
+            ("GET", "/api/v1/watch/pods", "watch", "/v1", "", "pods//"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", "/v1", "", "pods/x/"),
         ];
         for (method, uri, verb, gv, namespace, rest) in table {

@@ -72,6 +72,16 @@ fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
     let spec = &mut service["spec"];
     spec["clusterIP"] = json!(ip);
     spec["clusterIPs"] = json!([ip]);
+    // A headless service without a selector is for endpoints of any family.
+    let is_open =
+        ip == "None" && spec.get("selector").is_none_or(|s| s.as_object().is_none_or(serde_json::Map::is_empty));
+    if is_open
+        && spec.get("ipFamilyPolicy").is_none_or(Value::is_null)
+        && spec.get("ipFamilies").is_none_or(Value::is_null)
+    {
+        spec["ipFamilies"] = json!(["IPv4", "IPv6"]);
+        spec["ipFamilyPolicy"] = json!("RequireDualStack");
+    }
     if spec.get("ipFamilies").is_none_or(Value::is_null) {
         spec["ipFamilies"] = json!(["IPv4"]);
     }

@@ -6,16 +6,19 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::call::{Call, Target};
 use crate::options::{DeleteOptions, WriteKind, WriteOptions};
-use crate::pipeline::written;
+use crate::pipeline::{not_allowed, written};
 use crate::verbs::update::{Candidate, change};
 use crate::{decode, negotiate, verbs};
 
 /// A request for `<object>/<subresource>`.
 pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     let listed = target.served.version().subresources.iter().find(|s| s.name == target.subresource);
-    let subresource = listed.ok_or_else(ApiError::no_such_path)?;
+    let Some(subresource) = listed else {
+        let is_custom = target.served.resource.is_custom;
+        return Err(if is_custom { target.not_found() } else { ApiError::no_such_path() });
+    };
     if !subresource.verbs.contains(&call.info.verb) {
-        return Err(ApiError::method_not_allowed(target.group(), target.plural(), call.info.verb));
+        return Err(not_allowed());
     }
     match (subresource.name.as_str(), call.info.verb) {
         ("scale", "get") => Ok(answer::json(200, &verbs::scale::get(call, target).await?)),
@@ -38,7 +41,7 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
 /// A kind that only answers.
 pub(crate) async fn virtual_kind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     if !target.served.resource.verbs.contains(&call.info.verb) {
-        return Err(ApiError::method_not_allowed(target.group(), target.plural(), call.info.verb));
+        return Err(not_allowed());
     }
     match target.plural() {
         "bindings" => {
@@ -62,7 +65,7 @@ fn review(call: &Call) -> Result<Answer, ApiError> {
         served.ok_or_else(ApiError::no_such_path)?.gvk()
     };
     let mut review = decode::parse(&call.body, call.content_type())?.object;
-    decode::check_type(&mut review, &expected, false)?;
+    decode::check_type(&mut review, &expected)?;
     Ok(answer::json(201, &call.server.auth.review(info, &call.user, review)?))
 }
 
@@ -98,7 +101,7 @@ async fn evict(call: &Call, target: &Target) -> Result<Answer, ApiError> {
 }
 
 fn success() -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" })
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 })
 }
 
 /// Puts a pod on a node, once.
@@ -127,6 +130,7 @@ async fn bind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
 async fn finalize(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
     let wanted = decode::parse(&call.body, call.content_type())?.object;
+    verbs::update::check_name(target, &wanted)?;
     let finalizers = wanted.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
     let outcome = change(call, target, &options, |old| {
         let given = object::resource_version(&wanted);

@@ -2,7 +2,6 @@
 
 use croft_meta::ApiError;
 use croft_meta::status::Details;
-use serde_json::Value;
 use thiserror::Error;
 
 /// The failure of a JSON, merge or strategic merge patch, by what the client is told.
@@ -36,24 +35,4 @@ impl From<PatchError> for ApiError {
             PatchError::Failed(text) => Self::new(500, "", text),
         }
     }
-}
-
-/// Decodes the body of a patch; a syntax error reads as Go's decoder puts it.
-pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|err| {
-        if err.is_eof() {
-            return "unexpected end of JSON input".to_owned();
-        }
-        let text = err.to_string();
-        let looking_for = match text.as_str() {
-            t if t.starts_with("expected value") => "beginning of value",
-            t if t.starts_with("trailing comma") || t.starts_with("key must be a string") => {
-                "beginning of object key string"
-            }
-            _ => return text,
-        };
-        let line = body.split(|b| *b == b'\n').nth(err.line().saturating_sub(1)).unwrap_or_default();
-        let culprit = line.get(err.column().saturating_sub(1)).copied().unwrap_or_default();
-        format!("invalid character '{}' looking for {looking_for}", char::from(culprit))
-    })
 }

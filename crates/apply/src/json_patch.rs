@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{self, PatchError};
+use crate::error::PatchError;
 use crate::go_format::json_kind;
 
 const MAX_OPERATIONS: usize = 10_000;
@@ -27,7 +27,7 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value, PatchError> {
 
 fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
     let malformed = |text: String| PatchError::Malformed(format!("error decoding patch: {text}"));
-    let patch = error::decode(patch).map_err(malformed)?;
+    let patch = croft_meta::json::parse(patch).map_err(malformed)?;
     let operations = match patch {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),

@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::error::{self, PatchError};
+use crate::error::PatchError;
 use crate::go_format::json_kind;
 
 /// Decodes the body of a merge patch, which must be an object.
 pub fn decode(patch: &[u8]) -> Result<Value, PatchError> {
     let malformed = |text: String| PatchError::Malformed(format!("error decoding patch: {text}"));
-    let patch = error::decode(patch).map_err(malformed)?;
+    let patch = croft_meta::json::parse(patch).map_err(malformed)?;
     match patch {
         Value::Object(_) => Ok(patch),
         Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),

@@ -9,6 +9,7 @@
 pub mod chain;
 pub mod field;
 pub mod gvk;
+pub mod json;
 pub mod names;
 pub mod object;
 pub mod quantity;

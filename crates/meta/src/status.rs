@@ -174,8 +174,8 @@ impl ApiError {
         Self::new(410, "Expired", message)
     }
 
-    pub fn too_large(message: impl Into<String>) -> Self {
-        Self::new(413, "RequestEntityTooLarge", message)
+    pub fn too_large(why: impl fmt::Display) -> Self {
+        Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: {why}"))
     }
 
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
@@ -213,8 +213,9 @@ impl ApiError {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    pub fn timeout(message: impl Into<String>, retry_after_seconds: u32) -> Self {
-        Self::new(504, "Timeout", message).with_details(Details { retry_after_seconds, ..Details::default() })
+    pub fn timeout(why: impl fmt::Display, retry_after_seconds: u32) -> Self {
+        Self::new(504, "Timeout", format!("Timeout: {why}"))
+            .with_details(Details { retry_after_seconds, ..Details::default() })
     }
 
     /// The body that goes to the client.

@@ -95,7 +95,7 @@ impl CelRules {
     pub fn skipped_because_of(errors: &FieldErrors) -> Option<FieldError> {
         use croft_meta::field::FieldErrorKind as Kind;
         let blocks = |kind| {
-            matches!(kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::Duplicate | Kind::TypeInvalid)
+            matches!(kind, Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid)
         };
         let detail = "some validation rules were not checked because the object was invalid; correct the existing \
                       errors to complete validation";

@@ -1,7 +1,7 @@
 //! Roles and bindings.
 
 use croft_meta::{FieldError, FieldErrors, FieldPath, names};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::checks::{one_of, required, required_name, selector};
 use crate::view::{get, has, list, strings, text};
@@ -110,7 +110,9 @@ fn subject(errors: &mut FieldErrors, subject: &Value, path: &FieldPath, is_names
 
 fn same_role(errors: &mut FieldErrors, new: &Value, old: &Value) {
     if get(new, "roleRef") != get(old, "roleRef") {
-        let value = get(new, "roleRef").cloned().unwrap_or_default();
+        // Upstream prints its internal form, whose names differ from JSON's.
+        let field = |name: &str| text(new, &format!("roleRef.{name}")).to_owned();
+        let value = json!({ "APIGroup": field("apiGroup"), "Kind": field("kind"), "Name": field("name") });
         errors.push(FieldError::invalid(&FieldPath::new("roleRef"), value, "cannot change roleRef"));
     }
 }

@@ -44,7 +44,7 @@ pub(crate) async fn create_object(
     tracking: Tracking,
 ) -> Result<Value, ApiError> {
     if !object::resource_version(&object).is_empty() {
-        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
     let mut tries = 0;
     loop {

@@ -14,16 +14,14 @@ use crate::write::{Decision, Outcome, in_version};
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// The answer's code and body.
-pub(crate) async fn delete(call: &Call, target: &Target) -> Result<(u16, Value), ApiError> {
+/// The answer is the object, or a few words about one that is gone.
+pub(crate) async fn delete(call: &Call, target: &Target) -> Result<Value, ApiError> {
     let options = parse_options(call)?;
     let outcome = delete_one(call, target, &options).await?;
-    let code = match (&outcome, options.propagation) {
-        (Outcome::Deleted(_), _) => 200,
-        (_, Some(Propagation::Foreground)) => 202,
-        _ => 200,
-    };
-    Ok((code, if let Outcome::Deleted(last) = outcome { success(target, &last) } else { outcome.into_object() }))
+    Ok(match outcome {
+        Outcome::Deleted(last) if !target.served.resource.behaviour.delete_returns_object => success(target, &last),
+        other => other.into_object(),
+    })
 }
 
 /// The body, if there is one, is DeleteOptions; then the query does not count.
@@ -56,7 +54,7 @@ pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOpt
         .write(target, options.dry_run, |current| {
             let old = current.ok_or_else(|| target.not_found())?;
             check_preconditions(target, old, options)?;
-            let grace = admission::grace_seconds(call, target, old, options.grace_period_seconds);
+            let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
             Ok(graceful(old, grace, call.server.now_seconds())
                 .unwrap_or_else(|| next_state(target, old, options, &now)))
         })
@@ -67,24 +65,35 @@ pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOpt
     Ok(outcome)
 }
 
+/// Upstream names the kind here where it names the resource elsewhere.
+fn kind_conflict(target: &Target, why: String) -> ApiError {
+    ApiError::conflict(target.group(), target.served.kind(), &target.name, why)
+}
+
 fn check_preconditions(target: &Target, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
     if let Some(uid) = &options.precondition_uid
         && uid != object::uid(old)
     {
-        return Err(target.conflict(format!(
-            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+        return Err(kind_conflict(
+            target,
+            format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
              deleted and then recreated",
-            object::uid(old)
-        )));
+                object::uid(old)
+            ),
+        ));
     }
     if let Some(version) = &options.precondition_resource_version
         && version != object::resource_version(old)
     {
-        return Err(target.conflict(format!(
-            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+        return Err(kind_conflict(
+            target,
+            format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
              The object might have been modified",
-            object::resource_version(old)
-        )));
+                object::resource_version(old)
+            ),
+        ));
     }
     Ok(())
 }
@@ -115,7 +124,11 @@ fn graceful(old: &Value, grace: i64, now: i64) -> Option<Decision> {
 fn next_state(target: &Target, old: &Value, options: &DeleteOptions, now: &str) -> Decision {
     let finalizers = finalizers_for(old, options.propagation);
     if finalizers.is_empty() && !admission::namespace_holds(target, old) {
-        return Decision::Delete(old.clone());
+        let mut last = old.clone();
+        if object::deletion_timestamp(old).is_some() {
+            object::set_meta(&mut last, "deletionGracePeriodSeconds", 0);
+        }
+        return Decision::Delete(last);
     }
     let is_new = object::deletion_timestamp(old).is_none();
     if !is_new && object::finalizers(old) == finalizers {
@@ -134,7 +147,7 @@ fn next_state(target: &Target, old: &Value, options: &DeleteOptions, now: &str) 
     }
     let list = if finalizers.is_empty() { Value::Null } else { json!(finalizers) };
     object::set_meta(&mut new, "finalizers", list);
-    admission::mark_terminating(target, &mut new);
+    admission::mark_terminating(target, &mut new, now);
     Decision::Put(new)
 }
 
@@ -171,6 +184,13 @@ pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<Va
             // Someone else was quicker.
             Err(error) if error.code() == 404 => deleted.push(in_version(object, &one)),
             Err(error) => return Err(error),
+        }
+    }
+    if !target.served.resource.is_custom {
+        // The list names the type once, for all.
+        for item in deleted.iter_mut().filter_map(Value::as_object_mut) {
+            item.remove("apiVersion");
+            item.remove("kind");
         }
     }
     Ok(list::whole(target, &page.metadata(), deleted))

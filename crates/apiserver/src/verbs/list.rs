@@ -45,15 +45,20 @@ struct Token {
     /// How many objects earlier pages held, so that the rest can be counted without walking it.
     #[serde(rename = "n", default)]
     served: usize,
+    /// How many there are in all, where nothing is selected.
+    #[serde(rename = "t", default)]
+    total: Option<usize>,
 }
 
 impl Token {
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let invalid = |why: String| ApiError::bad_request(format!("continue key is not valid: {why}"));
+        let invalid =
+            |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| invalid(e.to_string()))?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|e| invalid(e.to_string()))?;
+        let token = croft_meta::json::parse(&bytes).map_err(invalid)?;
+        let token: Self = serde_json::from_value(token).map_err(|e| invalid(e.to_string()))?;
         if token.version != "meta.k8s.io/v1" {
-            return Err(invalid(format!("incorrect encoded version {:?}", token.version)));
+            return Err(invalid(format!("server does not recognize this encoded version {}", token.version)));
         }
         if token.start.contains("..") || token.start.starts_with('/') {
             return Err(invalid(token.start));
@@ -93,8 +98,8 @@ pub(crate) async fn page(
         }
         return Ok(page_from_cache(call, target, options.limit, selection, &token));
     }
-    let start = Token { version: String::new(), revision: 0, start: String::new(), served: 0 };
-    match options.revision()? {
+    let start = Token { version: String::new(), revision: 0, start: String::new(), served: 0, total: None };
+    match options.list_revision()? {
         None => drop(call.server.cache.fresh().await?),
         // "Any state will do": the whole of it, as upstream, whatever the limit.
         Some(Revision::ZERO) => return Ok(page_from_cache(call, target, 0, selection, &start)),
@@ -164,23 +169,22 @@ fn page_from_cache(call: &Call, target: &Target, limit: usize, selection: &Selec
     });
     page.revision = if token.revision > 0 { Revision(token.revision) } else { page.revision.max(changed_at) };
     if more {
-        let served = token.served + page.objects.len();
-        page.continue_after(served);
-        if everything {
-            page.remaining = Some(collection.count(&target.namespace).saturating_sub(served));
-        }
+        let total = everything.then(|| token.total.unwrap_or_else(|| collection.count(&target.namespace)));
+        page.continue_after(token.served + page.objects.len(), total);
     }
     page
 }
 
 impl Page {
-    fn continue_after(&mut self, served: usize) {
+    fn continue_after(&mut self, served: usize, total: Option<usize>) {
+        self.remaining = total.map(|total| total.saturating_sub(served));
         if let Some(last) = self.objects.last() {
             let token = Token {
                 version: "meta.k8s.io/v1".to_owned(),
                 revision: self.revision.0,
                 start: last.id().to_owned(),
                 served,
+                total,
             };
             self.next = token.encode();
         }
@@ -214,7 +218,7 @@ async fn page_from_store(
                 continue;
             }
             if options.limit > 0 && page.objects.len() == options.limit {
-                page.continue_after(token.served + page.objects.len());
+                page.continue_after(token.served + page.objects.len(), token.total);
                 return Ok(page);
             }
             page.objects.push(object);
@@ -266,7 +270,11 @@ pub(crate) fn too_large(wanted: Revision, current: Revision) -> ApiError {
 
 /// Writes the list in the form that the client asked for.
 fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<Answer, ApiError> {
-    let metadata = page.metadata();
+    let mut metadata = page.metadata();
+    if target.served.resource.is_custom && page.next.is_empty() {
+        // Lists of custom resources always say where to go on, even if nowhere.
+        metadata["continue"] = json!("");
+    }
     if output == Output::JSON && target.served.resource.behaviour.convert.is_none() {
         let gzip = answer::accepts_gzip(&call.headers);
         return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));

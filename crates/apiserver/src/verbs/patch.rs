@@ -98,10 +98,14 @@ fn check_decodes(call: &Call, target: &Target, options: &WriteOptions, new: &mut
         ApiError::invalid("", "", "", &vec![error])
     };
     let gvk = target.gvk();
-    if object::gvk(new) != gvk {
-        let text = format!("the patch may not change the type: expected {}, {}", gvk.api_version(), gvk.kind);
-        return Err(ApiError::bad_request(text));
+    let given = object::gvk(new);
+    let is_other = |given: &str, expected: &str| !given.is_empty() && given != expected;
+    if is_other(&given.kind, &gvk.kind) || is_other(&given.version, &gvk.version) {
+        let text = format!("the patch may not make it a {}, {}", given.api_version(), given.kind);
+        return Err(invalid(new, text));
     }
+    new["apiVersion"] = Value::from(gvk.api_version());
+    new["kind"] = Value::from(gvk.kind.as_str());
     let complaints = match decode::conform(&target.served, &gvk, new) {
         Ok(complaints) => complaints,
         Err(text) => return Err(invalid(new, text)),
@@ -130,7 +134,7 @@ fn check_identity(target: &Target, new: &Value) -> Result<(), ApiError> {
 
 /// Server-side apply.
 async fn apply(call: &Call, target: &Target, options: &WriteOptions) -> Result<Written, ApiError> {
-    let config = applied_config(call, target, options)?;
+    let config = applied_config(call, target)?;
     let exists = || call.server.cache.collection(target.storage_key()).get(&target.id()).is_some();
     if !exists() {
         call.server.cache.fresh().await?;
@@ -172,13 +176,16 @@ async fn create_by_apply(
         croft_apply::apply(cx, None, config, options.force)
     })
     .map_err(ApiError::from)?;
+    let mut merged = merged;
+    object::set_meta(&mut merged, "name", target.name.as_str());
+    object::set_meta(&mut merged, "resourceVersion", Value::Null);
     let created = create_object(call, target, merged, options, Tracking::Done).await?;
     Ok(Written { object: created, created: true })
 }
 
-/// The body of an apply: checked like any object, but kept as sparse as it was sent.
-fn applied_config(call: &Call, target: &Target, options: &WriteOptions) -> Result<Value, ApiError> {
-    let mut config = decode::parse_yaml(&call.body)?;
+/// The body of an apply, as sparse as it was sent; the merge holds it to the schema.
+fn applied_config(call: &Call, target: &Target) -> Result<Value, ApiError> {
+    let config = decode::parse_yaml(&call.body)?;
     let gvk = target.gvk();
     let given = object::gvk(&config);
     if given.version.is_empty() || given.kind.is_empty() {
@@ -194,35 +201,18 @@ fn applied_config(call: &Call, target: &Target, options: &WriteOptions) -> Resul
     if config.pointer("/metadata/managedFields").is_some_and(|m| !m.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    match object::name(&config) {
-        "" => object::set_meta(&mut config, "name", target.name.as_str()),
-        name if name != target.name => {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                target.name
-            )));
-        }
-        _ => {}
+    let name = object::name(&config);
+    if !name.is_empty() && name != target.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        )));
     }
-    prepare::match_namespace(target, &mut config)?;
-    let complaints = decode::conform(&target.served, &gvk, &mut config)
-        .map_err(|text| ApiError::new(500, "InternalError", format!("failed to create typed patch object: {text}")))?;
-    match options.field_validation {
-        FieldValidation::Ignore => {}
-        FieldValidation::Warn => complaints.into_iter().for_each(|text| call.warn(text)),
-        FieldValidation::Strict if complaints.is_empty() => {}
-        FieldValidation::Strict => {
-            return Err(ApiError::bad_request(format!(
-                "failed to create typed patch object ({}): {}",
-                describe(target),
-                complaints.join(", ")
-            )));
-        }
+    let namespace = object::namespace(&config);
+    if !namespace.is_empty() && namespace != target.namespace && target.served.resource.is_namespaced() {
+        return Err(ApiError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(config)
-}
-
-fn describe(target: &Target) -> String {
-    let gvk = target.gvk();
-    format!("{}; {}, Kind={}", target.id(), gvk.api_version(), gvk.kind)
 }

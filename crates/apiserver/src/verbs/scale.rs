@@ -5,12 +5,12 @@ use croft_meta::{ApiError, FieldError, FieldPath, object};
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, Target};
-use crate::decode;
 use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::get;
 use crate::verbs::patch::{Patch, PatchType};
 use crate::verbs::update::{Candidate, change};
 use crate::write::in_version;
+use crate::{decode, prepare};
 
 pub(crate) async fn get(call: &Call, target: &Target) -> Result<Value, ApiError> {
     let scale = paths(target)?;
@@ -66,7 +66,12 @@ async fn write(
         let replicas = wanted_replicas(target, &wanted)?;
         let mut new = old.clone();
         set(&mut new, &scale.spec_replicas, replicas.into());
-        Ok(Candidate::Untracked(new))
+        // Whoever scales owns the count as one who scales, not as one who writes the object.
+        prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
+            croft_apply::track_update(cx, Some(old), &mut new)
+        })
+        .map_err(|e| ApiError::bad_request(e.to_string()))?;
+        Ok(Candidate::Tracked(new))
     })
     .await?;
     Ok(view(scale, outcome.object()))

@@ -40,7 +40,7 @@ impl Selection {
     }
 
     pub(crate) fn is_everything(&self) -> bool {
-        self.labels.is_everything() && self.fields.is_everything()
+        self.labels.is_everything() && self.fields.is_everything() && self.target.name.is_empty()
     }
 
     /// The one name that the field selector asks for.
@@ -49,7 +49,9 @@ impl Selection {
     }
 
     pub(crate) fn matches(&self, object: &Object) -> bool {
-        if !self.labels.matches(|key| object.label(key)) {
+        // A watch of one object names it in its path.
+        let is_named = self.target.name.is_empty() || object.name() == self.target.name;
+        if !is_named || !self.labels.matches(|key| object.label(key)) {
             return false;
         }
         if self.fields.is_everything() {

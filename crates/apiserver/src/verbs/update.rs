@@ -41,6 +41,7 @@ pub(crate) async fn update(call: &Call, target: &Target) -> Result<Written, ApiE
         }
     }
     let outcome = change(call, target, &options, |old| {
+        prepare::check_uid(target, &object, old)?;
         prepare::check_resource_version(target, &object, old)?;
         Ok(Candidate::Untracked(object.clone()))
     })
@@ -128,7 +129,7 @@ pub(crate) fn is_finished(target: &Target, object: &Value) -> bool {
         && !admission::namespace_holds(target, object)
 }
 
-fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
     let name = object::name(object);
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
@@ -140,13 +141,6 @@ fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
-        )));
-    }
-    let namespace = object::namespace(object);
-    if !namespace.is_empty() && !target.namespace.is_empty() && namespace != target.namespace {
-        return Err(ApiError::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the request ({})",
-            target.namespace
         )));
     }
     Ok(())
