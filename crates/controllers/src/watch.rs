@@ -246,3 +246,6 @@ impl<T: Observed> Watcher<T> {
         tokio::time::sleep(delay).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
