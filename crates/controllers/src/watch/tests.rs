@@ -20,7 +20,7 @@ struct Script {
 impl Script {
     fn new(mut answers: Vec<(u16, Vec<Value>)>) -> Self {
         answers.reverse();
-        let lines = |events: Vec<Value>| events.iter().map(|event| format!("{event}\n")).collect();
+        let lines = |events: Vec<Value>| events.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
         let answers = answers.into_iter().map(|(code, events)| (code, lines(events))).collect();
         Self { answers: Arc::new(Mutex::new(answers)), queries: Arc::default() }
     }
