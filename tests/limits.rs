@@ -112,7 +112,7 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_costs_no_memory() {
     let mut stuck = Vec::new();
     for _ in 0..20 {
         let mut stream = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
-        let request = format!("GET {MAPS}?watch=1&timeoutSeconds=600 HTTP/1.1\r\nhost: x\r\n\r\n");
+        let request = format!("GET {MAPS}?watch=1&timeoutSeconds=600 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("writes");
         stream.flush().await.expect("flushes");
         stuck.push(stream);
@@ -127,10 +127,14 @@ async fn a_watcher_that_does_not_read_is_cut_off_and_costs_no_memory() {
     }
     let after = croft.process().resident_bytes().expect("memory");
     assert!(after < before + (250 << 20), "memory went from {before} to {after}");
-    // The first of them finds the end of its stream once it reads on, with the reason.
+    // Those that read on find the end of their stream, before they have seen everything.
     let mut text = Vec::new();
     let read = tokio::time::timeout(Duration::from_mins(1), stuck[0].read_to_end(&mut text)).await;
     assert!(read.is_ok(), "the watch was not ended");
+    let text = String::from_utf8_lossy(&text);
+    let seen = text.matches(r#""type":"MODIFIED""#).count();
+    assert!(seen < 400, "all {seen} changes were kept for a watcher that did not read");
+    assert!(text.contains(r#""code":410"#) || !text.ends_with("0\r\n\r\n"), "it was cut off without a reason");
     let alive = eventually("the server is well", async || croft.client()?.get("/readyz").await).await;
     assert_eq!(alive.status, 200);
 }
