@@ -153,3 +153,29 @@ async fn both_versions_of_http_and_gzip_give_the_same_object() {
     assert_eq!(zipped.header("content-encoding"), Some("gzip"));
     assert_eq!(zipped.body[..2], [0x1f, 0x8b]);
 }
+
+/// The one change that is selected lies behind more than a watch looks at in one go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_passes_over_what_it_does_not_select() {
+    let Some(croft) = start().await else { return };
+    let client = croft.client().expect("a client");
+    let first = json!({"metadata": {"name": "first"}});
+    let first = client.post(MAPS, &first).await.expect("an answer").ok().expect("made");
+    let from = first["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    for n in 0..40 {
+        let body = json!({"metadata": {"name": format!("other-{n}")}, "data": {"x": "x".repeat(10_000)}});
+        client.post(MAPS, &body).await.expect("an answer").ok().expect("made");
+    }
+    let wanted = json!({"metadata": {"name": "wanted", "labels": {"app": "wanted"}}});
+    client.post(MAPS, &wanted).await.expect("an answer").ok().expect("made");
+    let mut stream = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+    let path = format!("{MAPS}?watch=1&labelSelector=app%3Dwanted&resourceVersion={from}&timeoutSeconds=5");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("writes");
+    stream.flush().await.expect("flushes");
+    let mut text = Vec::new();
+    // The end of the stream without a TLS goodbye is no matter here.
+    let _ = stream.read_to_end(&mut text).await;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains(r#""type":"ADDED""#) && text.contains(r#""name":"wanted""#), "{text}");
+}

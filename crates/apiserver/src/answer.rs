@@ -109,6 +109,11 @@ pub(crate) fn gzip(plain: &[u8]) -> Vec<u8> {
 
 /// Reads a request body, up to `limit` bytes.
 pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::too_large(format!("limit is {limit}"));
+    // A length that is announced is believed before anything is read.
+    if http_body::Body::size_hint(&body).lower() > limit as u64 {
+        return Err(too_large());
+    }
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -116,7 +121,7 @@ pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Api
         let Ok(data) = frame.into_data() else { continue };
         let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
         if so_far + data.len() > limit {
-            return Err(ApiError::too_large(format!("limit is {limit}")));
+            return Err(too_large());
         }
         if first.is_none() {
             first = Some(data);

@@ -57,7 +57,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let answer = match result {
         Ok(answer) => answer,
         Err(error) => {
-            log_failure(&info, &error);
+            log_failure(&info, &error, &caller);
             answer::failure(&error)
         }
     };
@@ -213,10 +213,13 @@ fn check_scope(info: &RequestInfo, is_namespaced: bool) -> Result<(), ApiError> 
     Ok(())
 }
 
-fn log_failure(info: &RequestInfo, error: &ApiError) {
+fn log_failure(info: &RequestInfo, error: &ApiError, caller: &Caller) {
     let (verb, path, code, reason) = (info.verb, info.path.as_str(), error.code(), error.reason());
     if code >= 500 {
         tracing::error!(verb, path, code, reason, message = error.message(), "request failed");
+    } else if matches!(caller, Caller::Internal) {
+        // Controllers look for what may not be there; that is nobody's failure.
+        tracing::debug!(verb, path, code, reason, message = error.message(), "request refused");
     } else {
         tracing::info!(verb, path, code, reason, message = error.message(), "request refused");
     }

@@ -175,6 +175,13 @@ fn to_stored(object: &Value, target: &Target) -> Bytes {
     }
     let mut object = object.clone();
     convert(&mut object, target, &gvk);
+    // The stored version may have defaults that the version of the request does not know.
+    let resource = &target.served.resource;
+    if resource.is_custom
+        && let Some(stored) = resource.version(&resource.storage_version)
+    {
+        croft_schema::apply_defaults(&stored.schema, &mut object);
+    }
     encoding::to_stored(&object)
 }
 

@@ -144,22 +144,29 @@ impl Collection {
         (state.range(namespace, None).cloned().collect(), Cursor(state.next_sequence()))
     }
 
-    /// Appends what happened since the cursor, and moves it; at most `limit` changes.
+    /// Appends what happened since the cursor, and moves it; about `limit_bytes` of it at the most, so that a watcher that
+    /// is behind holds no more than it can send. Says whether that was all.
     pub(crate) fn read(
         &self,
         cursor: &mut Cursor,
-        limit: usize,
+        limit_bytes: usize,
         into: &mut Vec<Arc<Change>>,
-    ) -> Result<(), CursorError> {
+    ) -> Result<bool, CursorError> {
         let state = self.state.read();
         let Some(start) = cursor.0.checked_sub(state.first_sequence) else {
             return Err(CursorError { oldest: state.forgotten });
         };
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        let before = into.len();
-        into.extend(state.history.iter().skip(start).take(limit).cloned());
-        cursor.0 += (into.len() - before) as u64;
-        Ok(())
+        let mut bytes = 0;
+        for change in state.history.iter().skip(start) {
+            if bytes >= limit_bytes {
+                return Ok(false);
+            }
+            bytes += change.object.size();
+            into.push(Arc::clone(change));
+            cursor.0 += 1;
+        }
+        Ok(true)
     }
 
     /// Wakes when the collection changes.

@@ -28,8 +28,6 @@ use crate::write::{in_version, storage_gvk};
 
 /// A chunk is sent when it has grown to this, however much there is to send.
 const CHUNK: usize = 64 << 10;
-/// How many changes are looked at in one go.
-const BATCH: usize = 256;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// The last bookmark comes this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -159,9 +157,13 @@ impl Watcher {
                 return None;
             }
             self.write_initial(&mut out);
-            self.write_changes(&mut out);
+            let is_current = self.write_changes(&mut out);
             if !out.is_empty() {
                 return Some(out.freeze());
+            }
+            if !is_current {
+                // All of what was looked at is of no interest here; there is more.
+                continue;
             }
             let stop = self.server.stopping();
             tokio::select! {
@@ -182,13 +184,7 @@ impl Watcher {
 
     /// Writes all that is there, so that a bookmark can vouch for it.
     fn catch_up(&mut self, out: &mut BytesMut) {
-        loop {
-            let before = out.len();
-            self.write_changes(out);
-            if out.len() == before || self.is_over {
-                return;
-            }
-        }
+        while !self.is_over && !self.write_changes(out) {}
     }
 
     fn write_initial(&mut self, out: &mut BytesMut) {
@@ -204,27 +200,30 @@ impl Watcher {
         }
     }
 
-    fn write_changes(&mut self, out: &mut BytesMut) {
+    /// Says whether that was all there is.
+    fn write_changes(&mut self, out: &mut BytesMut) -> bool {
         if self.initial.len() > 0 {
-            return;
+            return false;
         }
         // Read before the changes: all changes up to here are then in the history.
         let applied = self.server.cache.applied();
         let mut changes = Vec::new();
         let read = match &mut self.cursor {
-            Ok(cursor) => self.collection.read(cursor, BATCH, &mut changes).map_err(|e| {
+            Ok(cursor) => self.collection.read(cursor, CHUNK, &mut changes).map_err(|e| {
                 let text = format!("the watch fell too far behind (events before {} are gone)", e.oldest);
                 ApiError::expired(text)
             }),
             Err(error) => Err(error.clone()),
         };
-        if let Err(error) = read {
-            write_line(out, "ERROR", &[error.to_status().to_string().as_bytes()]);
-            self.is_over = true;
-            // The line must still go out; the next call ends the stream.
-            return;
-        }
-        let complete = changes.len() < BATCH;
+        let complete = match read {
+            Ok(complete) => complete,
+            Err(error) => {
+                write_line(out, "ERROR", &[error.to_status().to_string().as_bytes()]);
+                // The line still goes out; the next call ends the stream.
+                self.is_over = true;
+                return true;
+            }
+        };
         for change in &changes {
             self.write_change(out, change);
             self.seen = self.seen.max(change.revision);
@@ -232,6 +231,7 @@ impl Watcher {
         if complete {
             self.seen = self.seen.max(applied);
         }
+        complete
     }
 
     fn write_change(&mut self, out: &mut BytesMut, change: &Change) {
