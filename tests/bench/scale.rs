@@ -91,12 +91,19 @@ async fn by_label(client: &Client, body: &[u8], report: &mut Report) -> Result<(
     Ok(())
 }
 
-/// What single requests cost.
+/// What single requests cost: the best of a few medians, since anything else that the machine does only adds.
 async fn costs(client: &Client, label: &str) -> Result<[Duration; 3]> {
-    let mut gets = load::gets(client, &format!("{MAPS}/many-000007"), 500).await?;
-    let mut pages = load::gets(client, &format!("{MAPS}?limit=500"), 31).await?;
-    let mut creates = load::one_by_one(&Creates(client.clone()), label, 300, 2048).await?;
-    Ok([median(&mut gets), median(&mut pages), median(&mut creates)])
+    let mut best = [Duration::MAX; 3];
+    for round in 0..5 {
+        let mut gets = load::gets(client, &format!("{MAPS}/many-000007"), 300).await?;
+        let mut pages = load::gets(client, &format!("{MAPS}?limit=500"), 21).await?;
+        let writer = Creates(client.clone());
+        let mut creates = load::one_by_one(&writer, &format!("{label}-{round}"), 100, 2048).await?;
+        for (best, samples) in best.iter_mut().zip([&mut gets, &mut pages, &mut creates]) {
+            *best = median(samples).min(*best);
+        }
+    }
+    Ok(best)
 }
 
 async fn hundred_thousand(size: Size, report: &mut Report) -> Result<()> {

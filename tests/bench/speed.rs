@@ -7,18 +7,34 @@ use croft_testkit::{Authority, Call, Client, Croft, Etcd, KubeApiserver, Process
 use http::Method;
 
 use crate::Size;
-use crate::load::{self, Creates, MAPS, Puts};
+use crate::load::{self, Creates, MAPS, Puts, Writer};
 use crate::report::{Report, Row, median, mib, ms, percentile, ratio};
 
 const OBJECT_BYTES: usize = 2048;
 
-/// What a Kubernetes API server did.
-struct Figures {
-    create_p50: Duration,
-    create_p99: Duration,
-    get: Duration,
-    watch: Duration,
-    creates_per_second: f64,
+/// How often writes are measured; the middle round counts.
+const ROUNDS: usize = 3;
+
+/// What durable writes took.
+#[derive(Debug, Clone, Copy)]
+struct Writes {
+    p50: Duration,
+    p99: Duration,
+    per_second: f64,
+}
+
+impl Writes {
+    /// Each figure's median over the rounds.
+    fn middle(mut rounds: Vec<Self>) -> Self {
+        let middle = rounds.len() / 2;
+        let mut by = |key: fn(&Self) -> f64| {
+            rounds.sort_by(|a, b| key(a).total_cmp(&key(b)));
+            rounds[middle]
+        };
+        let p50 = by(|r| r.p50.as_secs_f64()).p50;
+        let p99 = by(|r| r.p99.as_secs_f64()).p99;
+        Self { p50, p99, per_second: by(|r| r.per_second).per_second }
+    }
 }
 
 pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
@@ -34,39 +50,50 @@ pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     report.absolute("idle memory", mib(memory), "60 MiB", memory <= 60 << 20);
     report.absolute("idle processor", format!("{cpu:.2} % of a core"), "1 %", cpu <= 1.0);
 
-    let ours = figures(&croft.client_over(Protocol::Http2)?, || croft.client_over(Protocol::Http2), size).await?;
-    drop(croft);
-    let etcd = etcd_figures(size).await?;
+    let authority = Authority::new("etcd")?;
+    let rival = Etcd::start_tls(&authority).await?;
+    let puts = || Client::trusting(&rival.url, &authority.cert_pem(), Protocol::Http2).map(Puts);
+    let client = croft.client_over(Protocol::Http2)?;
+    // In turns: whatever else the machine does hits both.
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let another = || croft.client_over(Protocol::Http2).map(Creates);
+        ours.push(writes(&Creates(client.clone()), another, round, size).await?);
+        theirs.push(writes(&puts()?, puts, round, size).await?);
+    }
+    drop(rival);
+    let (ours, etcd) = (Writes::middle(ours), Writes::middle(theirs));
+    let (get, watch) = reads(&client, size).await?;
     report.row(&Row {
         what: "durable create of 2 KiB, p50 (etcd: put)",
-        croft: ms(ours.create_p50),
-        rival: ms(etcd.0),
-        ratio: Some(ratio(etcd.0, ours.create_p50)),
-        goal: "1 ms".into(),
-        met: ours.create_p50 <= Duration::from_millis(1) || ours.create_p50 <= etcd.0,
+        croft: ms(ours.p50),
+        rival: ms(etcd.p50),
+        ratio: Some(ratio(etcd.p50, ours.p50)),
+        goal: "1 ms, or as etcd".into(),
+        met: ours.p50 <= Duration::from_millis(1) || ours.p50 <= etcd.p50,
     });
     report.row(&Row {
         what: "durable create of 2 KiB, p99 (etcd: put)",
-        croft: ms(ours.create_p99),
-        rival: ms(etcd.1),
-        ratio: Some(ratio(etcd.1, ours.create_p99)),
-        goal: "4 ms".into(),
-        met: ours.create_p99 <= Duration::from_millis(4) || ours.create_p99 <= etcd.1,
+        croft: ms(ours.p99),
+        rival: ms(etcd.p99),
+        ratio: Some(ratio(etcd.p99, ours.p99)),
+        goal: "4 ms, or as etcd".into(),
+        met: ours.p99 <= Duration::from_millis(4) || ours.p99 <= etcd.p99,
     });
-    report.absolute("get", ms(ours.get), "0.4 ms", ours.get <= Duration::from_micros(400));
+    report.absolute("get", ms(get), "0.4 ms", get <= Duration::from_micros(400));
     report.absolute(
-        "watch event after the acknowledgement",
-        ms(ours.watch),
+        "watch event after the acknowledgement (0: before it)",
+        ms(watch),
         "1 ms",
-        ours.watch <= Duration::from_millis(1),
+        watch <= Duration::from_millis(1),
     );
     report.row(&Row {
         what: "creates per second, 8 clients (etcd: puts)",
-        croft: format!("{:.0}/s", ours.creates_per_second),
-        rival: format!("{:.0}/s", etcd.2),
-        ratio: Some(ours.creates_per_second / etcd.2),
+        croft: format!("{:.0}/s", ours.per_second),
+        rival: format!("{:.0}/s", etcd.per_second),
+        ratio: Some(ours.per_second / etcd.per_second),
         goal: "1.0 x etcd".into(),
-        met: ours.creates_per_second >= etcd.2,
+        met: ours.per_second >= etcd.per_second,
     });
     if KubeApiserver::program().is_some() {
         reference(size, report).await?;
@@ -86,21 +113,20 @@ async fn idle(processes: &[&Process]) -> Result<(u64, f64)> {
     Ok((memory, share))
 }
 
-async fn figures(client: &Client, another: impl Fn() -> Result<Client>, size: Size) -> Result<Figures> {
-    let writer = Creates(client.clone());
-    load::one_by_one(&writer, "warm", 50, OBJECT_BYTES).await?;
-    let mut creates = load::one_by_one(&writer, "single", size.of(1000), OBJECT_BYTES).await?;
-    let mut gets = load::gets(client, &format!("{MAPS}/single-000005"), size.of(1000)).await?;
+/// One round of single writes and of eight clients at once.
+async fn writes<W: Writer>(writer: &W, another: impl Fn() -> Result<W>, round: usize, size: Size) -> Result<Writes> {
+    load::one_by_one(writer, &format!("warm-{round}"), 20, OBJECT_BYTES).await?;
+    let mut single = load::one_by_one(writer, &format!("single-{round}"), size.of(400), OBJECT_BYTES).await?;
+    let writers = (0..8).map(|_| another()).collect::<Result<Vec<_>>>()?;
+    let per_second = load::together(&writers, &format!("eight-{round}"), 0..size.of(4000), OBJECT_BYTES).await?;
+    Ok(Writes { p50: percentile(&mut single, 0.5), p99: percentile(&mut single, 0.99), per_second })
+}
+
+/// The median of a GET and of the way of an event.
+async fn reads(client: &Client, size: Size) -> Result<(Duration, Duration)> {
+    let mut gets = load::gets(client, &format!("{MAPS}/single-0-000005"), size.of(1000)).await?;
     let mut watch = watch_latency(client, size.of(300)).await?;
-    let writers = (0..8).map(|_| another().map(Creates)).collect::<Result<Vec<_>>>()?;
-    let creates_per_second = load::together(&writers, "eight", 0..size.of(10_000), OBJECT_BYTES).await?;
-    Ok(Figures {
-        create_p50: percentile(&mut creates, 0.5),
-        create_p99: percentile(&mut creates, 0.99),
-        get: median(&mut gets),
-        watch: median(&mut watch),
-        creates_per_second,
-    })
+    Ok((median(&mut gets), median(&mut watch)))
 }
 
 /// From the acknowledgement of a create to its event; nothing when the event was first.
@@ -130,28 +156,17 @@ async fn watch_latency(client: &Client, count: usize) -> Result<Vec<Duration>> {
     Ok(samples)
 }
 
-/// Put p50, p99 and puts per second.
-async fn etcd_figures(size: Size) -> Result<(Duration, Duration, f64)> {
-    let authority = Authority::new("etcd")?;
-    let etcd = Etcd::start_tls(&authority).await?;
-    let client = || Client::trusting(&etcd.url, &authority.cert_pem(), Protocol::Http2).map(Puts);
-    let one = client()?;
-    load::one_by_one(&one, "warm", 50, OBJECT_BYTES).await?;
-    let mut puts = load::one_by_one(&one, "single", size.of(1000), OBJECT_BYTES).await?;
-    let writers = (0..8).map(|_| client()).collect::<Result<Vec<_>>>()?;
-    let rate = load::together(&writers, "eight", 0..size.of(10_000), OBJECT_BYTES).await?;
-    Ok((percentile(&mut puts, 0.5), percentile(&mut puts, 0.99), rate))
-}
-
 async fn reference(size: Size, report: &mut Report) -> Result<()> {
     let server = KubeApiserver::start().await?;
     report.note("kube-apiserver and etcd: start to ready", ms(server.started_in()));
     let (memory, cpu) = idle(&[&server.process, &server.etcd.process]).await?;
     report.note("kube-apiserver and etcd: idle", format!("{}, {cpu:.2} % of a core", mib(memory)));
-    let theirs = figures(&server.client_over(Protocol::Http2)?, || server.client_over(Protocol::Http2), size).await?;
-    let single = format!("{} / {}", ms(theirs.create_p50), ms(theirs.create_p99));
-    report.note("kube-apiserver and etcd: create p50 / p99", single);
-    report.note("kube-apiserver and etcd: get / watch event", format!("{} / {}", ms(theirs.get), ms(theirs.watch)));
-    report.note("kube-apiserver and etcd: creates per second", format!("{:.0}/s", theirs.creates_per_second));
+    let client = server.client_over(Protocol::Http2)?;
+    let another = || server.client_over(Protocol::Http2).map(Creates);
+    let theirs = writes(&Creates(client.clone()), another, 0, size).await?;
+    let (get, watch) = reads(&client, size).await?;
+    report.note("kube-apiserver and etcd: create p50 / p99", format!("{} / {}", ms(theirs.p50), ms(theirs.p99)));
+    report.note("kube-apiserver and etcd: get / watch event", format!("{} / {}", ms(get), ms(watch)));
+    report.note("kube-apiserver and etcd: creates per second", format!("{:.0}/s", theirs.per_second));
     Ok(())
 }

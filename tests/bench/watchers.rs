@@ -28,27 +28,23 @@ pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = croft.process().resident_bytes()?;
 
-    // When each change was acknowledged, in nanoseconds since the start; zero until then.
+    // When each change was sent, in nanoseconds since the start. Its acknowledgement would be the fairer start, but
+    // this process reads that only among the thousand events that it caused.
     let epoch = Instant::now();
-    let acknowledged: Arc<Vec<AtomicU64>> = Arc::new((0..changes).map(|_| AtomicU64::new(0)).collect());
+    let sent_at: Arc<Vec<AtomicU64>> = Arc::new((0..changes).map(|_| AtomicU64::new(0)).collect());
     let path = format!("{MAPS}?watch=1&resourceVersion={version}&timeoutSeconds=600");
     let mut readers = Vec::new();
     for _ in 0..watchers.div_ceil(STREAMS) {
         let client = croft.client_over(Protocol::Http2)?;
         for _ in 0..STREAMS.min(watchers - readers.len()) {
             let mut stream = client.open(Call::new(Method::GET, &path)).await?;
-            let acknowledged = acknowledged.clone();
+            let sent_at = sent_at.clone();
             readers.push(tokio::spawn(async move {
-                let mut late = Vec::with_capacity(acknowledged.len());
-                for sent in acknowledged.iter() {
+                let mut late = Vec::with_capacity(sent_at.len());
+                for sent in sent_at.iter() {
                     stream.line().await?.context("the watch ended early")?;
                     let now = u64::try_from(epoch.elapsed().as_nanos())?;
-                    // An event that overtakes its acknowledgement is not late at all.
-                    let sent = match sent.load(Ordering::Acquire) {
-                        0 => now,
-                        sent => sent,
-                    };
-                    late.push(Duration::from_nanos(now.saturating_sub(sent)));
+                    late.push(Duration::from_nanos(now.saturating_sub(sent.load(Ordering::Acquire))));
                 }
                 anyhow::Ok(late)
             }));
@@ -57,12 +53,12 @@ pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     let opened = croft.process().resident_bytes()?;
 
     let mut tick = tokio::time::interval(PACE);
-    for (n, slot) in acknowledged.iter().enumerate() {
+    for (n, slot) in sent_at.iter().enumerate() {
         tick.tick().await;
         body["data"]["n"] = json!(n.to_string());
         body["data"]["m"] = json!((n + 1).to_string());
-        client.put(&format!("{MAPS}/watched"), &body).await?.ok()?;
         slot.store(u64::try_from(epoch.elapsed().as_nanos())?, Ordering::Release);
+        client.put(&format!("{MAPS}/watched"), &body).await?.ok()?;
     }
     let mut late = Vec::with_capacity(watchers * changes);
     for reader in readers {
@@ -72,7 +68,7 @@ pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     let p99 = percentile(&mut late, 0.99);
     let each = after.saturating_sub(before) / u64::try_from(watchers)?;
     report.absolute(
-        "1,000 watchers, 1,000 changes: p99 of delivery",
+        "1,000 watchers, 1,000 changes: p99 from request to event",
         ms(p99),
         "50 ms",
         p99 <= Duration::from_millis(50),
