@@ -1,5 +1,7 @@
 //! The differences that we know of and have explained (`docs/compatibility.md` says them in words).
 
+use std::cell::Cell;
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
@@ -24,6 +26,9 @@ struct Known {
     /// Why Croft answers otherwise. Not used by the code: an entry without a reason does not load.
     #[expect(dead_code, reason = "required of whoever adds an entry")]
     why: String,
+    /// It has explained something.
+    #[serde(skip)]
+    used: Cell<bool>,
 }
 
 fn any() -> String {
@@ -41,7 +46,14 @@ impl KnownDifferences {
         let matches = |known: &Known| {
             glob(&known.scenario, scenario) && glob(&known.step, step) && glob(&known.at, &difference.at)
         };
-        self.entries.iter().any(matches)
+        // All that match, so that an entry is stale only if there is nothing left for it to explain.
+        self.entries.iter().filter(|known| matches(known)).inspect(|known| known.used.set(true)).count() > 0
+    }
+
+    /// Entries that explained nothing: the difference is gone, and the entry should go too.
+    pub fn stale(&self) -> Vec<String> {
+        let unused = self.entries.iter().filter(|known| !known.used.get());
+        unused.map(|known| format!("{} / {} at {}", known.scenario, known.step, known.at)).collect()
     }
 }
 

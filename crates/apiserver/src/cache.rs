@@ -184,6 +184,14 @@ impl Cache {
             return Ok(());
         }
         self.store.request_progress().await.map_err(store_error)?;
+        self.applied_up_to(revision).await
+    }
+
+    /// As [`Cache::reached`], for a revision that is known to be on its way: the server's own write.
+    pub(crate) async fn applied_up_to(&self, revision: Revision) -> Result<(), ApiError> {
+        if *self.applied.borrow() >= revision {
+            return Ok(());
+        }
         let mut applied = self.applied.subscribe();
         match tokio::time::timeout(FRESH_TIMEOUT, applied.wait_for(|seen| *seen >= revision)).await {
             Ok(Ok(_)) => Ok(()),

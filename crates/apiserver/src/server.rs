@@ -27,7 +27,7 @@ use crate::{bootstrap, crd, serve};
 
 /// How often certificates are looked at; they are renewed with a third of their life left.
 const CERT_CHECK: Duration = Duration::from_secs(3600);
-/// The admin certificate in the kubeconfig is renewed on every start that finds it old.
+/// The admin certificate in the kubeconfig is renewed, like the server's own, with a third of this left.
 const ADMIN_CERT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
@@ -229,7 +229,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
     let resolver = CertResolver::new(&cert);
     let tls = croft_pki::tls::server_config(Arc::clone(&resolver), &server.ca)?;
-    tasks.spawn(renew_certificate(Arc::clone(&server), resolver, cert, names, pki_dir));
+    tasks.spawn(renew_certificates(Arc::clone(&server), resolver, cert, names, config.data_dir, first));
     for listener in listeners {
         tasks.spawn(serve::accept(Arc::clone(&server), listener, Arc::clone(&tls), tasks.clone()));
     }
@@ -279,13 +279,14 @@ fn write_kubeconfig(
     Ok(path)
 }
 
-/// Keeps the serving certificate young.
-async fn renew_certificate(
+/// Keeps the serving certificate young, and the one in the admin kubeconfig.
+async fn renew_certificates(
     server: Arc<ApiServer>,
     resolver: Arc<CertResolver>,
     mut cert: ServingCert,
     names: ServerNames,
-    pki_dir: PathBuf,
+    data_dir: PathBuf,
+    first: SocketAddr,
 ) {
     loop {
         tokio::select! {
@@ -293,10 +294,13 @@ async fn renew_certificate(
             () = server.stop.cancelled() => return,
         }
         let now = Timestamp::now();
+        if let Err(error) = write_kubeconfig(&data_dir, &server.ca, first, now) {
+            tracing::error!(error = %Chain(&error), "the admin kubeconfig could not be renewed");
+        }
         if !cert.due_for_renewal(now) {
             continue;
         }
-        match ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now) {
+        match ServingCert::load_or_issue(&data_dir.join("pki"), &server.ca, &names, now) {
             Ok(renewed) => {
                 resolver.swap(&renewed);
                 cert = renewed;

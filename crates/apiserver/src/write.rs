@@ -94,7 +94,14 @@ impl ApiServer {
                 return Ok(outcome(decision, old.is_some(), revision));
             }
             match self.commit(target, &id, &decision, revision).await? {
-                TxnResult::Committed(revision) => return Ok(outcome(decision, old.is_some(), revision)),
+                TxnResult::Committed(revision) => {
+                    // Whoever reads the cache next (authorization, admission, other requests) must see what was
+                    // acknowledged. The write itself stands, whatever becomes of the wait.
+                    if let Err(error) = self.cache.applied_up_to(revision).await {
+                        tracing::warn!(%revision, %error, "the cache does not follow the store");
+                    }
+                    return Ok(outcome(decision, old.is_some(), revision));
+                }
                 TxnResult::Conflict(seen) => {
                     self.cache.reached(seen).await?;
                     is_fresh = true;

@@ -1,7 +1,7 @@
 //! Croft's controllers: each turns intent into smaller intent, and gets a `kube::Client` and nothing more.
 //!
 //! These are the ones that every Kubernetes has: [`garbage_collector`], [`namespace`], [`service_account`],
-//! [`token_secret`], [`cluster_role_aggregation`] and [`crd_cleanup`]. They read metadata alone wherever that is enough,
+//! [`token_secret`], [`orphaned_pod`], [`cluster_role_aggregation`] and [`crd_cleanup`]. They read metadata alone wherever that is enough,
 //! and keep no copies of objects.
 //!
 //! Start reading at [`reconcile::Loop`], which drives them all, and [`watch`], which feeds them.
@@ -15,6 +15,7 @@ mod failure;
 mod garbage_collector;
 mod namespace;
 mod objects;
+mod orphaned_pod;
 mod reconcile;
 mod service_account;
 mod tasks;
@@ -45,6 +46,7 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(everything.run(stop.clone()));
     tasks.spawn(service_account::run(client.clone(), ca_pem, stop.clone()));
     tasks.spawn(token_secret::run(client.clone(), stop.clone()));
+    tasks.spawn(orphaned_pod::run(client.clone(), stop.clone()));
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;
 }
