@@ -28,7 +28,7 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
         ("", "services") => services::allocate(call, object)?,
         ("", "persistentvolumeclaims") => default_storage_class(call, object),
         ("rbac.authorization.k8s.io", _) => {
-            call.server.auth.rbac.check_escalation(&call.user, &call.info, object, None)?
+            call.server.auth.rbac.check_escalation(&call.user, &call.info, object, None)?;
         }
         _ => {}
     }

@@ -82,7 +82,7 @@ impl Cache {
                 at = page.revision;
             }
             for record in &page.records {
-                self.apply(&record.key, record.revision, Some(record.value.clone()), true);
+                self.apply(&record.key, record.revision, Some(&record.value), true);
             }
             match page.records.last() {
                 Some(last) if page.more => after.clone_from(&last.key),
@@ -124,7 +124,7 @@ impl Cache {
                 WatchItem::Events(events) => {
                     let Some(revision) = events.last().map(|e| e.revision) else { continue };
                     for event in events {
-                        self.apply(&event.key, event.revision, event.value, false);
+                        self.apply(&event.key, event.revision, event.value.as_deref(), false);
                     }
                     self.applied.send_replace(revision);
                 }
@@ -142,12 +142,12 @@ impl Cache {
         Ok(())
     }
 
-    fn apply(&self, key: &str, revision: Revision, value: Option<bytes::Bytes>, loading: bool) {
+    fn apply(&self, key: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
         let Some((collection, id)) = split_key(key) else {
             tracing::warn!(key, "a key that is not an object's was ignored");
             return;
         };
-        self.collection(collection).apply(id, revision, value.as_deref(), loading);
+        self.collection(collection).apply(id, revision, value, loading);
     }
 
     /// The collection of a storage key (`core/pods`), made empty if nothing is stored there yet.

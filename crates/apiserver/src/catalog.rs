@@ -72,14 +72,13 @@ impl Catalog {
             let served = Served { resource: Arc::clone(&resource), version: index };
             self.by_kind.entry(served.gvk()).or_insert_with(|| served.clone());
             self.by_path.entry(path).or_insert(served);
-            let group = match self.groups.iter_mut().find(|g| g.name == resource.group) {
-                Some(group) => group,
-                None => {
-                    self.groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
-                    // Pushed in the line above.
-                    let last = self.groups.len() - 1;
-                    &mut self.groups[last]
-                }
+            let group = if let Some(group) = self.groups.iter_mut().find(|g| g.name == resource.group) {
+                group
+            } else {
+                self.groups.push(Group { name: resource.group.clone(), versions: Vec::new() });
+                // Pushed in the line above.
+                let last = self.groups.len() - 1;
+                &mut self.groups[last]
             };
             if !group.versions.contains(&version.name) {
                 group.versions.push(version.name.clone());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::cache::Cache;
 use crate::call::{Call, Target};
 use crate::catalog::Catalog;
+use crate::clock;
 
 pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition until its objects are gone.
@@ -50,7 +51,7 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     if object::deletion_timestamp(new).is_some() {
         return Ok(());
     }
-    let now = call.server.now_rfc3339();
+    let now = clock::now_rfc3339();
     let names = accept_names(&call.catalog, new);
     let conditions = match &names.conflict {
         None => vec![
@@ -115,6 +116,8 @@ struct AcceptedNames {
     conflict: Option<(&'static str, String)>,
 }
 
+type IsTaken<'a> = &'a dyn Fn(&str) -> bool;
+
 fn accept_names(catalog: &Catalog, crd: &Value) -> AcceptedNames {
     let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
@@ -135,7 +138,7 @@ fn accept_names(catalog: &Catalog, crd: &Value) -> AcceptedNames {
         accepted["listKind"] = json!(format!("{kind}List"));
     }
     let mut conflict = None;
-    let checks: [(&str, &'static str, &dyn Fn(&str) -> bool); 4] = [
+    let checks: [(&str, &'static str, IsTaken<'_>); 4] = [
         ("plural", "PluralConflict", &is_resource),
         ("singular", "SingularConflict", &is_resource),
         ("kind", "KindConflict", &is_kind),

@@ -41,7 +41,7 @@ fn beginning(body: &[u8]) -> String {
     let text = if body[0] == b'{' {
         String::from_utf8_lossy(cut).into_owned()
     } else {
-        cut.iter().map(|byte| format!("{byte:02x}")).collect()
+        cut.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     };
     if body.len() > SHOWN { format!("{text} ...") } else { text }
 }

@@ -212,7 +212,7 @@ impl ProcessStat {
             started: boot + fields.get(19)? / TICKS,
             virtual_bytes: *fields.get(20)?,
             resident_bytes: fields.get(21)? * PAGE,
-            open_fds: fds as f64,
+            open_fds: f64::from(u32::try_from(fds).unwrap_or(u32::MAX)),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Paths that are not resources: health, version, metrics, discovery, OpenAPI, token keys.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use croft_meta::ApiError;
@@ -75,7 +76,8 @@ fn health(call: &Call, check: &str, path: &str) -> Result<Answer, ApiError> {
         .map(|name| if is_good(name) { format!("[+]{name} ok\n") } else { format!("[-]{name} failed\n") })
         .collect();
     let root = check.trim_start_matches('/');
-    text.push_str(&if failed.is_empty() { format!("{root} check passed\n") } else { format!("{root} check failed\n") });
+    let verdict = if failed.is_empty() { "passed" } else { "failed" };
+    let _ = writeln!(text, "{root} check {verdict}");
     Ok(answer::text(if failed.is_empty() { 200 } else { 500 }, text))
 }
 

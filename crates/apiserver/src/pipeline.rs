@@ -20,7 +20,7 @@ use crate::{negotiate, paths, subresources, verbs};
 /// Upstream's limit for request bodies.
 const BODY_LIMIT: usize = 3 << 20;
 /// How long anything but a watch may take, the reading of its body included.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How a request came in.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use croft_meta::{ApiError, FieldError, FieldErrors, FieldPath, names, object};
 use serde_json::{Map, Value};
 
 use crate::call::Target;
+use crate::clock;
 use crate::server::ApiServer;
 
 /// Fills in what the client left out.
@@ -18,10 +19,10 @@ pub(crate) fn default(target: &Target, object: &mut Value) {
 }
 
 /// The name, namespace and system metadata of a new object.
-pub(crate) fn stamp_new(server: &ApiServer, target: &Target, object: &mut Value) -> Result<(), ApiError> {
+pub(crate) fn stamp_new(_server: &ApiServer, target: &Target, object: &mut Value) -> Result<(), ApiError> {
     match_namespace(target, object)?;
     let uid = uuid::Uuid::new_v4().to_string();
-    let now = server.now_rfc3339();
+    let now = clock::now_rfc3339();
     let has_generation = target.served.resource.behaviour.has_generation;
     let metadata = object::metadata_mut(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -266,13 +267,13 @@ pub(crate) fn reset_fields(target: &Target) -> &'static [&'static [&'static str]
 
 /// Runs `f` with what managed-field tracking needs to know about this write.
 pub(crate) fn with_write_context<T>(
-    server: &ApiServer,
+    _server: &ApiServer,
     target: &Target,
     manager: &str,
     f: impl FnOnce(&WriteContext<'_>) -> T,
 ) -> T {
     let api_version = target.gvk().api_version();
-    let now = server.now_rfc3339();
+    let now = clock::now_rfc3339();
     f(&WriteContext {
         schema: &target.served.version().schema,
         api_version: &api_version,

@@ -25,13 +25,13 @@ use crate::server::{ApiServer, Listen, StartError};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a client to send the head of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
+const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 /// A client that takes nothing for this long, while there is something for it, is gone or hostile.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 const BACKLOG: i32 = 1024;
 
 /// Binds the listeners; optional ones may be missing from the result.
-pub(crate) async fn bind(listen: &[Listen]) -> Result<Vec<TcpListener>, StartError> {
+pub(crate) fn bind(listen: &[Listen]) -> Result<Vec<TcpListener>, StartError> {
     let mut listeners = Vec::new();
     for Listen { addr, is_required } in listen {
         match bind_one(*addr) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use croft_meta::{ApiError, Chain, Revision, time};
+use croft_meta::{ApiError, Chain, Revision};
 use croft_pki::kubeconfig::Credentials;
 use croft_pki::{Ca, CertResolver, Kubeconfig, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
@@ -26,9 +26,9 @@ use crate::write::EventLease;
 use crate::{bootstrap, crd, serve};
 
 /// How often certificates are looked at; they are renewed with a third of their life left.
-const CERT_CHECK: Duration = Duration::from_secs(3600);
+const CERT_CHECK: Duration = Duration::from_hours(1);
 /// The admin certificate in the kubeconfig is renewed, like the server's own, with a third of this left.
-const ADMIN_CERT_TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+const ADMIN_CERT_TTL: Duration = Duration::from_hours(365 * 24);
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
 
@@ -141,14 +141,6 @@ impl ApiServer {
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.stop.clone()
     }
-
-    pub(crate) fn now_seconds(&self) -> i64 {
-        Timestamp::now().as_second()
-    }
-
-    pub(crate) fn now_rfc3339(&self) -> String {
-        time::format_seconds(Timestamp::now())
-    }
 }
 
 /// A server that answers requests.
@@ -213,7 +205,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let tasks = TaskTracker::new();
     spawn_followers(&server, &tasks);
 
-    let listeners = serve::bind(&config.listen).await?;
+    let listeners = serve::bind(&config.listen)?;
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
     let first = *addresses.first().ok_or(StartError::NoListener)?;
     server.address.store(Arc::new(serve::reachable(first).to_string()));

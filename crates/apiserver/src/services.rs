@@ -93,17 +93,17 @@ fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
 
 fn check_asked_ip(service: &Value, asked: &str, taken: &Taken) -> Result<(), ApiError> {
     let path = FieldPath::new("spec.clusterIPs");
-    let why = match asked.parse::<Ipv4Addr>() {
-        // Malformed addresses are the validation's to refuse.
-        Err(_) => return Ok(()),
-        Ok(ip) if ip.octets()[..2] != NETWORK => format!(
+    // Malformed addresses are the validation's to refuse.
+    let Ok(ip) = asked.parse::<Ipv4Addr>() else { return Ok(()) };
+    let why = match ip {
+        ip if ip.octets()[..2] != NETWORK => format!(
             "failed to allocate IP {asked}: the provided IP is not in the valid range. The range of valid IPs is {}.{}.0.0/16",
             NETWORK[0], NETWORK[1]
         ),
-        Ok(_) if taken.ips.contains(asked) => {
+        _ if taken.ips.contains(asked) => {
             format!("failed to allocate IP {asked}: provided IP is already allocated")
         }
-        Ok(_) => return Ok(()),
+        _ => return Ok(()),
     };
     Err(invalid(service, FieldError::invalid(&path, json!([asked]), why)))
 }

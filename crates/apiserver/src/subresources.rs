@@ -76,7 +76,7 @@ fn component_status(call: &Call, target: &Target) -> Result<Answer, ApiError> {
         "conditions": [{ "type": "Healthy", "status": "True", "message": "ok" }],
     });
     if call.info.verb == "list" {
-        return Ok(answer::json(200, &verbs::list::whole(target, &json!({}), vec![healthy])));
+        return Ok(answer::json(200, &verbs::list::whole(target, &json!({}), &[healthy])));
     }
     if target.name != "etcd-0" {
         return Err(target.not_found());

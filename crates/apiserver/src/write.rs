@@ -55,9 +55,9 @@ impl Outcome {
 const MAX_TRIES: usize = 100;
 
 /// Events are kept for an hour.
-const EVENT_TTL: Duration = Duration::from_secs(3600);
+const EVENT_TTL: Duration = Duration::from_hours(1);
 /// One lease serves all events of this long, so that there are few leases.
-const EVENT_LEASE_REUSE: Duration = Duration::from_secs(60);
+const EVENT_LEASE_REUSE: Duration = Duration::from_mins(1);
 
 /// The lease that new events are put under.
 #[derive(Debug, Default)]

@@ -194,18 +194,17 @@ impl State {
 
     fn put(&mut self, id: &str, object: Arc<Object>) -> Arc<Change> {
         let revision = object.revision;
-        let previous = match self.objects.get_mut(id) {
-            Some(slot) => Some(std::mem::replace(slot, Arc::clone(&object))),
-            None => {
-                self.objects.insert(id.into(), Arc::clone(&object));
-                if let Some((namespace, _)) = id.split_once('/') {
-                    match self.per_namespace.get_mut(namespace) {
-                        Some(count) => *count += 1,
-                        None => drop(self.per_namespace.insert(namespace.into(), 1)),
-                    }
+        let previous = if let Some(slot) = self.objects.get_mut(id) {
+            Some(std::mem::replace(slot, Arc::clone(&object)))
+        } else {
+            self.objects.insert(id.into(), Arc::clone(&object));
+            if let Some((namespace, _)) = id.split_once('/') {
+                match self.per_namespace.get_mut(namespace) {
+                    Some(count) => *count += 1,
+                    None => drop(self.per_namespace.insert(namespace.into(), 1)),
                 }
-                None
             }
+            None
         };
         Arc::new(Change { revision, object, previous, is_deletion: false })
     }

@@ -24,7 +24,9 @@ pub(crate) async fn create(call: &Call, target: &Target) -> Result<Value, ApiErr
         options.field_validation,
         &mut warnings,
     )?;
-    warnings.into_iter().for_each(|text| call.warn(text));
+    for text in warnings {
+        call.warn(text);
+    }
     create_object(call, target, object, &options, Tracking::Needed).await
 }
 

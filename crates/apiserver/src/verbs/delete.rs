@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::admission;
 use crate::call::{Call, Target};
+use crate::clock;
 use crate::decode;
 use crate::options::{DeleteOptions, ListOptions, Propagation};
 use crate::verbs::list;
@@ -48,15 +49,14 @@ fn success(target: &Target, last: &Value) -> Value {
 
 pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOptions) -> Result<Outcome, ApiError> {
     admission::admit_delete(call, target)?;
-    let now = call.server.now_rfc3339();
+    let now = clock::now_rfc3339();
     let outcome = call
         .server
         .write(target, options.dry_run, |current| {
             let old = current.ok_or_else(|| target.not_found())?;
             check_preconditions(target, old, options)?;
             let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
-            Ok(graceful(old, grace, call.server.now_seconds())
-                .unwrap_or_else(|| next_state(target, old, options, &now)))
+            Ok(graceful(old, grace, clock::now_seconds()).unwrap_or_else(|| next_state(target, old, options, &now)))
         })
         .await?;
     if !options.dry_run {
@@ -193,7 +193,7 @@ pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<Va
             item.remove("kind");
         }
     }
-    Ok(list::whole(target, &page.metadata(), deleted))
+    Ok(list::whole(target, &page.metadata(), &deleted))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::cache::Object;
 use crate::call::{Call, Target};
+use crate::clock;
 use crate::encoding::Head;
 use crate::negotiate::{Format, Output, Shape};
 use crate::options::parse_revision;
@@ -57,7 +58,7 @@ pub(crate) fn object(
         Shape::Table(version) => {
             let metadata = json!({ "resourceVersion": croft_meta::object::resource_version(&object) });
             let printer = table::Printer::new(&target.served);
-            let row = printer.row(&object, include(call)?, version, call.server.now_seconds());
+            let row = printer.row(&object, include(call)?, version, clock::now_seconds());
             table::document(version, metadata, Some(printer.columns()), vec![row])
         }
     };

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::cache::{self, Object, store_error};
 use crate::call::{Call, Target};
+use crate::clock;
 use crate::list_body::ListBody;
 use crate::negotiate::{Output, Shape};
 use crate::options::ListOptions;
@@ -281,14 +282,14 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
     }
     let objects = page.objects.iter().map(|o| in_version(o, target));
     let value = match output.shape {
-        Shape::Whole => whole(target, &metadata, objects.collect()),
+        Shape::Whole => whole(target, &metadata, &objects.collect::<Vec<_>>()),
         Shape::Partial(version) => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
             "items": objects.map(|o| table::partial_metadata(&o, version)).collect::<Vec<_>>(),
         }),
         Shape::Table(version) => {
             let include = get::include(call)?;
-            let now = call.server.now_seconds();
+            let now = clock::now_seconds();
             let printer = table::Printer::new(&target.served);
             let rows = objects.map(|o| printer.row(&o, include, version, now)).collect();
             table::document(version, metadata, Some(printer.columns()), rows)
@@ -298,7 +299,7 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
 }
 
 /// A list as one value.
-pub(crate) fn whole(target: &Target, metadata: &Value, items: Vec<Value>) -> Value {
+pub(crate) fn whole(target: &Target, metadata: &Value, items: &[Value]) -> Value {
     json!({
         "kind": target.served.resource.names.list_kind,
         "apiVersion": target.gvk().api_version(),

@@ -28,7 +28,9 @@ pub(crate) async fn update(call: &Call, target: &Target) -> Result<Written, ApiE
         options.field_validation,
         &mut warnings,
     )?;
-    warnings.into_iter().for_each(|text| call.warn(text));
+    for text in warnings {
+        call.warn(text);
+    }
     check_name(target, &object)?;
 
     let may_create = target.served.resource.behaviour.create_on_update && target.subresource.is_empty();

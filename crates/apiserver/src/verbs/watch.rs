@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::answer::{self, Answer, BoxError};
 use crate::cache::{Change, Collection, Cursor, Object};
 use crate::call::{Call, Target};
+use crate::clock;
 use crate::encoding::Head;
 use crate::metrics::WatchGuard;
 use crate::negotiate::{Format, Output, Shape};
@@ -28,10 +29,10 @@ use crate::write::{in_version, storage_gvk};
 
 /// A chunk is sent when it has grown to this, however much there is to send.
 const CHUNK: usize = 64 << 10;
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// The last bookmark comes this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
 pub(crate) async fn watch(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
     if output.format == Format::Yaml {
@@ -288,7 +289,7 @@ impl Watcher {
     /// A table of one row; only the first one of a watch carries the columns.
     fn table(&mut self, object: &Value, metadata: Value, version: &str) -> Value {
         let printer = table::Printer::new(&self.target.served);
-        let row = printer.row(object, self.include, version, self.server.now_seconds());
+        let row = printer.row(object, self.include, version, clock::now_seconds());
         let is_first = !std::mem::replace(&mut self.sent_columns, true);
         table::document(version, metadata, is_first.then(|| printer.columns()), vec![row])
     }
