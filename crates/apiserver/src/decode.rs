@@ -5,6 +5,7 @@ use croft_meta::{ApiError, Gvk, json, object};
 use croft_schema::Schema;
 use serde_json::Value;
 
+use crate::call::{Call, Target};
 use crate::catalog::Served;
 use crate::negotiate::{BodyFormat, body_format};
 use crate::options::FieldValidation;
@@ -68,10 +69,7 @@ fn parse_json(body: &[u8]) -> Result<Value, String> {
         // Nothing at all is an object with nothing in it.
         Value::Null => return Ok(Value::Object(serde_json::Map::new())),
         object @ Value::Object(_) => return Ok(object),
-        Value::Array(_) => "array",
-        Value::String(_) => "string",
-        Value::Number(_) => "number",
-        Value::Bool(_) => "bool",
+        other => json::go_kind(&other),
     };
     Err(wrap(format!(
         "json: cannot unmarshal {what} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
@@ -99,15 +97,10 @@ fn require_object(value: Value) -> Result<Value, ApiError> {
     Err(ApiError::bad_request("couldn't get version/kind; json parse error: the body must be an object"))
 }
 
-/// Decodes the object of a POST or PUT. Complaints become warnings in `warnings`, or the error, as asked.
-pub(crate) fn object(
-    served: &Served,
-    expected: &Gvk,
-    body: &[u8],
-    content_type: &str,
-    validation: FieldValidation,
-    warnings: &mut Vec<String>,
-) -> Result<Value, ApiError> {
+/// The object that a POST or PUT brings. Complaints become warnings, or the error, as asked.
+pub(crate) fn object(call: &Call, target: &Target, validation: FieldValidation) -> Result<Value, ApiError> {
+    let (served, expected) = (&target.served, &target.gvk());
+    let (body, content_type) = (&call.body, call.content_type());
     let mut decoded = parse_as(&expected.kind, body, content_type)?;
     if served.resource.is_custom {
         check_custom_type(&decoded.object, expected, body)?;
@@ -122,7 +115,7 @@ pub(crate) fn object(
     })?);
     match validation {
         FieldValidation::Ignore => {}
-        FieldValidation::Warn => warnings.append(&mut complaints),
+        FieldValidation::Warn => complaints.into_iter().for_each(|text| call.warn(text)),
         FieldValidation::Strict if complaints.is_empty() => {}
         FieldValidation::Strict => return Err(strict_error(expected, &complaints)),
     }

@@ -1,7 +1,6 @@
 //! JSON values in the notations that Go's `fmt` gives them: error texts quote values that way.
 
-use std::fmt::Write as _;
-
+use croft_meta::field::go_quote;
 use serde_json::{Number, Value};
 
 /// `%v`: `map[a:1 b:[x y]]`.
@@ -47,13 +46,13 @@ pub(crate) fn syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::Number(n) => number(n, 6),
-        Value::String(s) => quoted(s),
+        Value::String(s) => go_quote(s),
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(syntax).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(map) => {
-            let items: Vec<String> = map.iter().map(|(k, v)| format!("{}:{}", quoted(k), syntax(v))).collect();
+            let items: Vec<String> = map.iter().map(|(k, v)| format!("{}:{}", go_quote(k), syntax(v))).collect();
             format!("map[string]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Bool(b) => b.to_string(),
@@ -71,40 +70,6 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     }
-}
-
-/// What `encoding/json` calls the value in "cannot unmarshal … into".
-pub(crate) fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
-/// `%q`.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 /// The shortest decimal form, with an exponent from `exponent_from` digits on, as Go prints floats.

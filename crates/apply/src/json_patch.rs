@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::PatchError;
-use crate::go_format::json_kind;
+use croft_meta::json::go_kind;
 
 const MAX_OPERATIONS: usize = 10_000;
 /// What all `copy` operations of one patch may add, as a request may not be larger either.
@@ -32,7 +32,7 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
         other => {
-            let kind = json_kind(&other);
+            let kind = go_kind(&other);
             return Err(malformed(format!(
                 "json: cannot unmarshal {kind} into Go value of type []handlers.jsonPatchOp"
             )));
@@ -44,7 +44,7 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
             Value::Object(map) => map,
             Value::Null => Map::new(),
             other => {
-                let kind = json_kind(&other);
+                let kind = go_kind(&other);
                 let text = format!("json: cannot unmarshal {kind} into Go value of type handlers.jsonPatchOp");
                 return Err(malformed(text));
             }
@@ -53,7 +53,7 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
             match operation.get(field) {
                 None | Some(Value::String(_) | Value::Null) => {}
                 Some(other) => {
-                    let kind = json_kind(other);
+                    let kind = go_kind(other);
                     let text = format!(
                         "json: cannot unmarshal {kind} into Go struct field jsonPatchOp.{field} of type string"
                     );

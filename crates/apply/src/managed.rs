@@ -5,7 +5,6 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 use crate::fieldpath::Set;
-use crate::go_format;
 
 /// At most this many managers that update are told apart; the oldest beyond that become one.
 const MAX_UPDATE_MANAGERS: usize = 10;
@@ -70,7 +69,7 @@ impl Manager {
             "FieldsV1" => {}
             "" => return Err(format!("missing fieldsType in managed fields entry {index}")),
             other => {
-                let other = go_format::quoted(other);
+                let other = croft_meta::field::go_quote(other);
                 return Err(format!("invalid fieldsType {other} in managed fields entry {index}"));
             }
         }

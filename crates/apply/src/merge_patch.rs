@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::PatchError;
-use crate::go_format::json_kind;
+use croft_meta::json::go_kind;
 
 /// Decodes the body of a merge patch, which must be an object.
 pub fn decode(patch: &[u8]) -> Result<Value, PatchError> {
@@ -16,7 +16,7 @@ pub fn decode(patch: &[u8]) -> Result<Value, PatchError> {
         Value::Object(_) => Ok(patch),
         Value::Null => Err(PatchError::Malformed("Invalid JSON Patch".to_owned())),
         other => {
-            let kind = json_kind(&other);
+            let kind = go_kind(&other);
             Err(malformed(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")))
         }
     }

@@ -145,7 +145,7 @@ fn set_managed_fields(object: &mut Value, managers: Option<Value>) {
 /// `new` is what the client sent, and is replaced.
 pub fn track_update(cx: &WriteContext<'_>, live: Option<&Value>, new: &mut Value) -> Result<(), ManagedError> {
     let Value::Object(map) = new else {
-        return Err(ManagedError::NotAnObject(crate::go_format::json_kind(new)));
+        return Err(ManagedError::NotAnObject(croft_meta::json::go_kind(new)));
     };
     let sent = map.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("managedFields"));
     let live = live.unwrap_or(&NOTHING);

@@ -30,7 +30,7 @@ pub fn apply(schema: &Schema, doc: &Value, patch: &Value) -> Result<Value, Patch
         Value::Object(patch) => patch.clone(),
         Value::Null => Map::new(),
         other => {
-            let kind = go_format::json_kind(other);
+            let kind = croft_meta::json::go_kind(other);
             let text = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
             return Err(PatchError::Malformed(text));
         }
@@ -61,7 +61,7 @@ impl<'s> Field<'s> {
         Err(PatchError::Failed(format!(
             "unable to find api field in struct {} for the json field {}",
             schema.type_name,
-            go_format::quoted(name)
+            croft_meta::field::go_quote(name)
         )))
     }
 

@@ -6,6 +6,7 @@
 use std::fmt::{self, Write};
 
 use croft_meta::field::go_quote;
+use croft_meta::json::go_kind;
 use croft_meta::{Quantity, time};
 use serde_json::{Map, Value};
 
@@ -191,17 +192,6 @@ impl Decoder {
 /// Types that keep whatever JSON they are given.
 fn is_opaque(schema: &Schema) -> bool {
     schema.preserve_unknown || matches!(&*schema.type_name, "FieldsV1" | "RawExtension" | "JSON")
-}
-
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }
 
 fn integer_type(schema: &Schema) -> &'static str {

@@ -15,18 +15,7 @@ const GENERATE_NAME_TRIES: usize = 8;
 /// Decodes the body and creates the object.
 pub(crate) async fn create(call: &Call, target: &Target) -> Result<Value, ApiError> {
     let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
-    let mut warnings = Vec::new();
-    let object = decode::object(
-        &target.served,
-        &target.gvk(),
-        &call.body,
-        call.content_type(),
-        options.field_validation,
-        &mut warnings,
-    )?;
-    for text in warnings {
-        call.warn(text);
-    }
+    let object = decode::object(call, target, options.field_validation)?;
     create_object(call, target, object, &options, Tracking::Needed).await
 }
 

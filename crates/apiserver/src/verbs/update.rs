@@ -19,18 +19,7 @@ pub(crate) struct Written {
 
 pub(crate) async fn update(call: &Call, target: &Target) -> Result<Written, ApiError> {
     let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
-    let mut warnings = Vec::new();
-    let object = decode::object(
-        &target.served,
-        &target.gvk(),
-        &call.body,
-        call.content_type(),
-        options.field_validation,
-        &mut warnings,
-    )?;
-    for text in warnings {
-        call.warn(text);
-    }
+    let object = decode::object(call, target, options.field_validation)?;
     check_name(target, &object)?;
 
     let may_create = target.served.resource.behaviour.create_on_update && target.subresource.is_empty();

@@ -153,7 +153,7 @@ fn readable(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),
         Value::Number(n) => go_format::number(n, 21),
-        Value::String(s) => go_format::quoted(s),
+        Value::String(s) => croft_meta::field::go_quote(s),
         Value::Array(items) => format!("[{}]", items.iter().map(readable).collect::<Vec<_>>().join(",")),
         Value::Object(map) => map.iter().fold(String::new(), |all, (k, v)| all + k + "=" + &readable(v)),
     }

@@ -45,7 +45,7 @@ fn read(fields: &Value, depth: usize) -> Result<(Set, bool), FieldsError> {
         Value::Object(map) => map,
         // Upstream's reader takes null for an empty object.
         Value::Null => return Ok((Set::new(), true)),
-        other => return Err(FieldsError::NotAnObject(go_format::json_kind(other))),
+        other => return Err(FieldsError::NotAnObject(croft_meta::json::go_kind(other))),
     };
     if depth > MAX_DEPTH {
         return Err(FieldsError::Element("nested too deeply".to_owned()));

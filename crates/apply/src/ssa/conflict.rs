@@ -4,9 +4,9 @@ use croft_meta::ApiError;
 use croft_meta::status::{Cause, Details};
 
 use crate::fieldpath::path_string;
-use crate::go_format::quoted;
 use crate::managed::{Managers, Operation};
 use crate::typed::Comparison;
+use croft_meta::field::go_quote;
 
 /// One field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub struct Conflict {
 impl Conflict {
     /// The manager as messages name it.
     fn subject(&self) -> String {
-        let mut subject = quoted(&self.manager);
+        let mut subject = go_quote(&self.manager);
         if !self.subresource.is_empty() {
-            subject = format!("{subject} with subresource {}", quoted(&self.subresource));
+            subject = format!("{subject} with subresource {}", go_quote(&self.subresource));
         }
         if self.operation == Operation::Update.as_str() {
             subject = format!("{subject} using {}", self.api_version);

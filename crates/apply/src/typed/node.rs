@@ -170,7 +170,7 @@ impl<'s> Node<'s> {
             }
         }
         if fields.is_empty() {
-            let keys: Vec<String> = keys.iter().map(|k| crate::go_format::quoted(k)).collect();
+            let keys: Vec<String> = keys.iter().map(|k| croft_meta::field::go_quote(k)).collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] \
                  (and doesn't have default values for any key fields)",
