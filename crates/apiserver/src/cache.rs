@@ -33,7 +33,7 @@ pub(crate) const ROOT: &str = "/registry/";
 const FRESH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much history a restarted server replays, so that clients' watches go on where they were.
-const REPLAYED_REVISIONS: u64 = 1_000;
+pub(crate) const REPLAYED_REVISIONS: u64 = 1_000;
 
 /// How many objects one page of the initial load reads.
 const LOAD_PAGE: usize = 2_000;

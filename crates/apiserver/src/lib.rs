@@ -22,6 +22,7 @@ mod crd;
 mod decode;
 mod discovery;
 mod encoding;
+mod history;
 mod list_body;
 mod local;
 mod metrics;

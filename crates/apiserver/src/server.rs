@@ -23,7 +23,7 @@ use crate::local::LocalService;
 use crate::metrics::Metrics;
 use crate::openapi::OpenApi;
 use crate::write::EventLease;
-use crate::{bootstrap, crd, serve};
+use crate::{bootstrap, crd, history, serve};
 
 /// How often certificates are looked at; they are renewed with a third of their life left.
 const CERT_CHECK: Duration = Duration::from_hours(1);
@@ -240,6 +240,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
         }
     });
     tasks.spawn(Arc::clone(server).follow_definitions());
+    tasks.spawn(history::forget(Arc::clone(server)));
 }
 
 /// An admin kubeconfig for the first listener; kept as it is while it is still good.
