@@ -3,12 +3,13 @@
 
 use croft_e2e::on_every_server;
 
-on_every_server!(certificates, clusters, virtual_machines);
+on_every_server!(certificates, clusters, later_defaults, virtual_machines);
 
 mod body {
     use std::time::{Duration, Instant};
 
-    use croft_testkit::{Client, Server, eventually};
+    use croft_testkit::{Call, Client, Server, eventually};
+    use http::Method;
     use serde_json::{Value, json};
 
     fn fixture(name: &str) -> Vec<Value> {
@@ -165,5 +166,41 @@ mod body {
         let explained =
             kubectl.ok(&["explain", "virtualmachine.spec", "--api-version=virt.example.io/v1"]).await.stdout;
         assert!(explained.contains("runStrategy"), "{explained}");
+    }
+
+    /// A default that a definition gets later shows in the objects that were there before, and changes nothing else.
+    pub(crate) async fn later_defaults(server: &Server) {
+        let client = server.client().expect("a client");
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let size = |size: Value| {
+            json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "name": {"type": "string"}, "size": size}}}})
+        };
+        let definition = json!({"metadata": {"name": "boxes.later.example.com"}, "spec": {
+            "group": "later.example.com", "scope": "Namespaced", "names": {"plural": "boxes", "kind": "Box"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": size(json!({"type": "integer"}))}}]}});
+        client.post(path, &definition).await.expect("an answer").ok().expect("accepted");
+        let boxes = "/apis/later.example.com/v1/namespaces/default/boxes";
+        let body = json!({"apiVersion": "later.example.com/v1", "kind": "Box", "metadata": {"name": "old"},
+            "spec": {"name": "a"}});
+        let old = eventually("it is served", async || client.post(boxes, &body).await?.ok()).await;
+        assert_eq!(old["spec"], json!({"name": "a"}));
+        let patch = json!([{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
+            "value": size(json!({"type": "integer", "default": 3}))}]);
+        let one = format!("{path}/boxes.later.example.com");
+        let patch = Call::new(Method::PATCH, &one).body("application/json-patch+json", patch.to_string());
+        client.send(patch).await.expect("an answer").ok().expect("patched");
+        let read = eventually("the default shows", async || {
+            let read = client.get(&format!("{boxes}/old")).await?.ok()?;
+            anyhow::ensure!(read["spec"]["size"] == 3, "{read}");
+            Ok(read)
+        })
+        .await;
+        for field in ["resourceVersion", "generation", "uid"] {
+            assert_eq!(read["metadata"][field], old["metadata"][field], "{field}");
+        }
+        let listed = client.get(boxes).await.expect("an answer").ok().expect("a list");
+        assert_eq!(listed["items"][0]["spec"]["size"], 3);
     }
 }

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use croft_meta::{ApiError, FieldPath, object};
+use croft_schema::{Additional, Schema};
 use serde_json::{Value, json};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Object};
 use crate::call::{Call, Target};
 use crate::catalog::Catalog;
-use crate::clock;
+use crate::{clock, encoding};
 
 pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition until its objects are gone.
@@ -29,6 +30,37 @@ pub(crate) fn catalog(cache: &Cache) -> Catalog {
         }
     });
     Catalog::new(croft_api::builtin().iter().cloned().chain(custom))
+}
+
+/// Objects that were stored before their definition got a default show it all the same. Objects that are younger than
+/// the definition's last change have all defaults: there is nothing to do for them, which is nearly all of them.
+pub(crate) fn default_old_objects(cache: &Cache, catalog: &Catalog) {
+    let definitions = cache.collection(STORAGE_KEY);
+    for resource in catalog.resources().iter().filter(|r| r.is_custom) {
+        let Some(definition) = definitions.get(&format!("{}.{}", resource.names.plural, resource.group)) else {
+            continue;
+        };
+        let Some(stored) = resource.version(&resource.storage_version).filter(|v| has_defaults(&v.schema)) else {
+            continue;
+        };
+        cache.collection(&resource.storage_key).renew(definition.revision, |object| {
+            let before = object.json();
+            let mut after = before.clone();
+            croft_schema::apply_defaults(&stored.schema, &mut after);
+            (after != before).then(|| Object::new(object.id(), &encoding::to_stored(&after), object.revision))
+        });
+    }
+}
+
+fn has_defaults(schema: &Schema) -> bool {
+    let additional = match &schema.additional {
+        Additional::Schema(values) => has_defaults(values),
+        Additional::None => false,
+    };
+    schema.default.is_some()
+        || additional
+        || schema.items.as_deref().is_some_and(has_defaults)
+        || schema.properties.values().any(|property| has_defaults(property))
 }
 
 /// All established definitions, for OpenAPI.

@@ -216,12 +216,12 @@ fn check_scope(info: &RequestInfo, is_namespaced: bool) -> Result<(), ApiError> 
 fn log_failure(info: &RequestInfo, error: &ApiError, caller: &Caller) {
     let (verb, path, code, reason) = (info.verb, info.path.as_str(), error.code(), error.reason());
     if code >= 500 {
-        tracing::error!(verb, path, code, reason, message = error.message(), "request failed");
+        tracing::error!(verb, path, code, reason, error = error.message(), "request failed");
     } else if matches!(caller, Caller::Internal) {
         // Controllers look for what may not be there; that is nobody's failure.
-        tracing::debug!(verb, path, code, reason, message = error.message(), "request refused");
+        tracing::debug!(verb, path, code, reason, error = error.message(), "request refused");
     } else {
-        tracing::info!(verb, path, code, reason, message = error.message(), "request refused");
+        tracing::info!(verb, path, code, reason, error = error.message(), "request refused");
     }
 }
 

@@ -120,6 +120,7 @@ impl ApiServer {
         loop {
             let of = collection.changed_at();
             let catalog = Arc::new(crd::catalog(&self.cache));
+            crd::default_old_objects(&self.cache, &catalog);
             self.openapi.store(Arc::new(OpenApi::new(Arc::clone(&catalog))));
             self.catalog.store(catalog);
             self.catalog_of.send_replace(of);
@@ -187,6 +188,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache));
+    crd::default_old_objects(&cache, &catalog);
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,

@@ -128,6 +128,20 @@ impl Collection {
         }
     }
 
+    /// Lets `renew` give objects that were written before `before` another form. Their revision stays: to clients they are
+    /// the same object. Readers are not held up while `renew` works.
+    pub(crate) fn renew(&self, before: Revision, renew: impl Fn(&Object) -> Option<Object>) {
+        let old: Vec<Arc<Object>> =
+            self.state.read().objects.values().filter(|o| o.revision < before).cloned().collect();
+        for object in old {
+            let Some(renewed) = renew(&object) else { continue };
+            let mut state = self.state.write();
+            if let Some(slot) = state.objects.get_mut(object.id()).filter(|slot| slot.revision == object.revision) {
+                *slot = Arc::new(renewed);
+            }
+        }
+    }
+
     /// A cursor at the changes after `revision`.
     pub(crate) fn cursor_after(&self, revision: Revision) -> Result<Cursor, CursorError> {
         let state = self.state.read();
