@@ -5,19 +5,21 @@
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# `croft version` tells it. An archive of the source has no history to ask.
+run build bench: export CROFT_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # Where `make run` keeps everything, and more arguments for the server.
 DATA ?= data
 ARGS ?=
 # The interpreter with the Kubernetes client that the tests use.
-export CROFT_PYTHON ?= $(abspath $(TARGET))/venv/bin/python
+export CROFT_PYTHON ?= $(if $(filter /%,$(TARGET)),,$(CURDIR)/)$(TARGET)/venv/bin/python
 
 help: ## Print this menu
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
 	@scripts/install-packages run
 	$(CARGO) build --release
-	@exec $(TARGET)/release/croft server --data-dir $(DATA) $(ARGS)
+	@exec "$(TARGET)/release/croft" server --data-dir "$(DATA)" $(ARGS)
 
 build: ## Build the server for release
 	@scripts/install-packages run
@@ -25,7 +27,7 @@ build: ## Build the server for release
 
 test: ## Run every check and every test
 	@scripts/install-packages test
-	@scripts/python-venv $(TARGET)/venv
+	@scripts/python-venv "$(TARGET)/venv"
 	$(MAKE) --no-print-directory lint
 	$(CARGO) build
 	@scripts/cargo-test
@@ -39,10 +41,10 @@ lint: ## Check formatting, lints, layers and house rules
 fmt: ## Format the source
 	$(CARGO) fmt --all
 
-bench: ## Measure against etcd and nginx, and print the table
+bench: ## Measure against etcd and nginx, and print the table (ARGS=quick: in seconds)
 	@scripts/install-packages bench
 	$(CARGO) build --release -p croft -p croft-e2e
-	$(TARGET)/release/bench $(ARGS)
+	"$(TARGET)/release/bench" $(ARGS)
 
 conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers too (needs Go)
 	@scripts/install-packages test
