@@ -69,7 +69,11 @@ fn wrong_use_is_code_2_and_says_what_to_do() {
         (&["server"], &[("CROFT_LISTEN", "nowhere")], "is not an address and a port"),
         (&["server", "--data-dri", "/x"], &[], "--data-dir"),
         (&["token", "create"], &[], "--user"),
+        (&["token", "create", "--user", "system:admin"], &[], "use --service-account"),
+        (&["token", "create", "--service-account", "builder"], &[], "write NAMESPACE/NAME"),
+        (&["token", "create", "--service-account", "a/b", "--duration", "0s"], &[], "create a Secret of type"),
         (&["kubeconfig", "--server", "ftp://x"], &[], "is not an address such as"),
+        (&["kubeconfig", "--user", "system:admin"], &[], "use --service-account"),
         (&[], &[], "Usage: croft"),
     ] {
         let output = croft(args, environment);

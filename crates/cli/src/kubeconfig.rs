@@ -7,8 +7,9 @@ use clap::Args;
 use croft_pki::kubeconfig::Credentials;
 
 use crate::Failure;
-use crate::api::{Api, DataDir};
-use crate::{lifetime, token};
+use crate::api::DataDir;
+use crate::lifetime;
+use crate::token::UserToken;
 
 #[derive(Debug, Args)]
 pub(crate) struct KubeconfigArgs {
@@ -32,12 +33,12 @@ pub(crate) async fn run(args: KubeconfigArgs) -> Result<String, Failure> {
     if let Some(server) = &args.server {
         check_server(server).map_err(Failure::usage)?;
     }
+    let order = args.user.as_deref().map(|user| UserToken::new(user, &args.group, args.duration));
+    let order = order.transpose().map_err(Failure::usage)?;
     let mut kubeconfig = args.data_dir.kubeconfig()?;
-    if let Some(user) = args.user {
-        let api = Api::connect(&kubeconfig).await?;
-        let token = token::create_for_user(&api, &user, &args.group, args.duration).await?;
-        kubeconfig.credentials = Credentials::Token(token);
-        kubeconfig.user = user;
+    if let Some(order) = order {
+        kubeconfig.credentials = Credentials::Token(order.create(&kubeconfig).await?);
+        kubeconfig.user = order.user.to_owned();
     }
     if let Some(server) = args.server {
         kubeconfig.server = server;

@@ -41,6 +41,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the server until it is told to stop
+    #[command(
+        after_help = "RUST_LOG says what is logged, for example \"info\" or \"warn,croft_store=debug\" [default: info]"
+    )]
     Server(Box<options::ServerArgs>),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
@@ -50,7 +53,11 @@ enum Command {
     /// Print the version of this program
     Version(version::VersionArgs),
     /// Print a completion script for a shell
+    #[command(after_help = "Bash: source <(croft completion bash). \
+        Zsh: croft completion zsh > \"${fpath[1]}/_croft\". \
+        Fish: croft completion fish | source")]
     Completion {
+        /// The shell to print it for
         #[arg(value_parser = completion_shells())]
         shell: Shell,
     },

@@ -23,7 +23,7 @@ pub(crate) struct ServerOptions {
     /// Where everything is kept [default: /var/lib/croft]
     #[arg(long, env = "CROFT_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Serve on this address; may be repeated [default: 0.0.0.0:6443, and 0.0.0.0:443 if possible]
+    /// Serve on this address; may be repeated; the first goes into the kubeconfig [default: :6443, and :443 if possible]
     #[arg(long, env = "CROFT_LISTEN", value_name = "ADDR:PORT", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) listen: Vec<ListenAddress>,
@@ -34,7 +34,7 @@ pub(crate) struct ServerOptions {
     /// Where state is kept: in the data directory, or in etcd [default: embedded]
     #[arg(long, env = "CROFT_STORE", value_enum)]
     pub(crate) store: Option<StoreKind>,
-    /// Where etcd is
+    /// The addresses of etcd's members, separated by commas
     #[arg(long, env = "CROFT_ETCD_ENDPOINTS", value_name = "URL", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) etcd_endpoints: Vec<String>,
@@ -53,7 +53,7 @@ pub(crate) struct ServerOptions {
     /// A file with that user's password
     #[arg(long, env = "CROFT_ETCD_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) etcd_password_file: Option<PathBuf>,
-    /// A file with the admin's password, instead of a random one that is printed on the first start
+    /// A file with the admin's password, set on every start; without it a random one is made and printed on the first
     #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
     /// How log lines look [default: human on a terminal, else json]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::{Args, Subcommand};
-use croft_pki::{BearerToken, Secret};
+use croft_pki::{BearerToken, Kubeconfig, Secret};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -44,79 +44,101 @@ pub(crate) struct CreateArgs {
 
 pub(crate) async fn run(command: TokenCommand) -> Result<String, Failure> {
     let TokenCommand::Create(args) = command;
-    let api = Api::connect(&args.data_dir.kubeconfig()?).await?;
     let token = match (&args.user, &args.service_account) {
-        (Some(user), _) => create_for_user(&api, user, &args.group, args.duration).await?,
-        (None, Some(account)) => create_for_service_account(&api, account, args.duration).await?,
+        (Some(user), _) => {
+            let order = UserToken::new(user, &args.group, args.duration).map_err(Failure::usage)?;
+            order.create(&args.data_dir.kubeconfig()?).await?
+        }
+        (None, Some(account)) => {
+            let order = AccountToken::new(account, args.duration).map_err(Failure::usage)?;
+            order.create(&args.data_dir.kubeconfig()?).await?
+        }
         (None, None) => return Err(Failure::usage(anyhow::anyhow!("say for whom: --user or --service-account"))),
     };
     Ok(format!("{}\n", token.reveal()))
 }
 
-/// Leaves a Secret with the token's hash for the server to find.
-pub(crate) async fn create_for_user(
-    api: &Api,
-    user: &str,
-    groups: &[String],
-    lifetime: Option<Duration>,
-) -> anyhow::Result<Secret> {
-    const DEFAULT: Duration = Duration::from_hours(30 * 24);
-    let expires = match lifetime.unwrap_or(DEFAULT) {
-        Duration::ZERO => None,
-        lifetime => Some(Timestamp::now().checked_add(lifetime).context("the duration is too long")?),
-    };
-    let token = BearerToken::generate()?;
-    let secret = token_secret(&token, user, groups, expires)?;
-    api.post(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &secret).await?;
-    Ok(token.reveal())
-}
-
-fn token_secret(
-    token: &BearerToken,
-    user: &str,
-    groups: &[String],
+/// A token for a user that makes sense, and has yet to be made.
+pub(crate) struct UserToken<'a> {
+    pub(crate) user: &'a str,
+    groups: &'a [String],
     expires: Option<Timestamp>,
-) -> anyhow::Result<Value> {
-    if user.is_empty() || user.starts_with("system:") {
-        bail!("{user:?} cannot be the user of a token; for a service account use --service-account");
-    }
-    // The groups are kept as one text with commas between them.
-    if let Some(group) = groups.iter().find(|group| group.is_empty() || group.contains(',')) {
-        bail!("{group:?} cannot be a group of a token");
-    }
-    let encode = |text: &str| BASE64_STANDARD.encode(text);
-    let mut data = json!({
-        "id": encode(token.id()),
-        "hash": encode(&token.hash()),
-        "user": encode(user),
-        "groups": encode(&groups.join(",")),
-    });
-    if let Some(expires) = expires {
-        data["expires"] = encode(&format!("{expires:.0}")).into();
-    }
-    Ok(json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": { "name": format!("token-{}", token.id()), "namespace": NAMESPACE },
-        "type": SECRET_TYPE,
-        "data": data,
-    }))
 }
 
-async fn create_for_service_account(api: &Api, account: &str, lifetime: Option<Duration>) -> anyhow::Result<Secret> {
-    let (namespace, name) = split_account(account)?;
-    if lifetime == Some(Duration::ZERO) {
-        bail!(
-            "tokens of service accounts expire; for one that does not, create a Secret of type kubernetes.io/service-account-token"
-        );
+impl<'a> UserToken<'a> {
+    pub(crate) fn new(user: &'a str, groups: &'a [String], lifetime: Option<Duration>) -> anyhow::Result<Self> {
+        const DEFAULT: Duration = Duration::from_hours(30 * 24);
+        if user.is_empty() || user.starts_with("system:") {
+            bail!("{user:?} cannot be the user of a token; for a service account use --service-account");
+        }
+        // The groups are kept as one text with commas between them.
+        if let Some(group) = groups.iter().find(|group| group.is_empty() || group.contains(',')) {
+            bail!("{group:?} cannot be a group of a token");
+        }
+        let expires = match lifetime.unwrap_or(DEFAULT) {
+            Duration::ZERO => None,
+            lifetime => Some(Timestamp::now().checked_add(lifetime).context("the duration is too long")?),
+        };
+        Ok(Self { user, groups, expires })
     }
-    let mut request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
-    if let Some(lifetime) = lifetime {
-        request["spec"]["expirationSeconds"] = lifetime.as_secs().into();
+
+    /// Leaves a Secret with the token's hash for the server to find.
+    pub(crate) async fn create(&self, admin: &Kubeconfig) -> anyhow::Result<Secret> {
+        let token = BearerToken::generate()?;
+        let api = Api::connect(admin).await?;
+        api.post(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &self.secret(&token)).await?;
+        Ok(token.reveal())
     }
-    let answer = api.post(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"), &request).await?;
-    let token = answer["status"]["token"].as_str().context("the server's answer has no token")?;
-    Ok(Secret::new(token))
+
+    fn secret(&self, token: &BearerToken) -> Value {
+        let encode = |text: &str| BASE64_STANDARD.encode(text);
+        let mut data = json!({
+            "id": encode(token.id()),
+            "hash": encode(&token.hash()),
+            "user": encode(self.user),
+            "groups": encode(&self.groups.join(",")),
+        });
+        if let Some(expires) = self.expires {
+            data["expires"] = encode(&format!("{expires:.0}")).into();
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": { "name": format!("token-{}", token.id()), "namespace": NAMESPACE },
+            "type": SECRET_TYPE,
+            "data": data,
+        })
+    }
+}
+
+/// A token for a service account that makes sense, and has yet to be asked for.
+struct AccountToken<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    lifetime: Option<Duration>,
+}
+
+impl<'a> AccountToken<'a> {
+    fn new(account: &'a str, lifetime: Option<Duration>) -> anyhow::Result<Self> {
+        let (namespace, name) = split_account(account)?;
+        if lifetime == Some(Duration::ZERO) {
+            bail!(
+                "tokens of service accounts expire; for one that does not, create a Secret of type kubernetes.io/service-account-token"
+            );
+        }
+        Ok(Self { namespace, name, lifetime })
+    }
+
+    async fn create(&self, admin: &Kubeconfig) -> anyhow::Result<Secret> {
+        let mut request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
+        if let Some(lifetime) = self.lifetime {
+            request["spec"]["expirationSeconds"] = lifetime.as_secs().into();
+        }
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{}/token", self.namespace, self.name);
+        let answer = Api::connect(admin).await?.post(&path, &request).await?;
+        let token = answer["status"]["token"].as_str().context("the server's answer has no token")?;
+        Ok(Secret::new(token))
+    }
 }
 
 /// `namespace/name`, or the account's user name as Kubernetes writes it.
@@ -139,7 +161,8 @@ mod tests {
         let token = BearerToken::generate().unwrap();
         let expires: Timestamp = "2026-01-02T03:04:05.6Z".parse().unwrap();
         let groups = ["ops".to_owned(), "system:masters".to_owned()];
-        let secret = token_secret(&token, "jane", &groups, Some(expires)).unwrap();
+        let order = UserToken { user: "jane", groups: &groups, expires: Some(expires) };
+        let secret = order.secret(&token);
         let decoded = |key: &str| {
             String::from_utf8(BASE64_STANDARD.decode(secret["data"][key].as_str().unwrap()).unwrap()).unwrap()
         };
@@ -150,14 +173,14 @@ mod tests {
         assert_eq!(decoded("expires"), "2026-01-02T03:04:05Z");
         assert!(token.matches(&decoded("hash")));
         assert!(!secret.to_string().contains(&BASE64_STANDARD.encode(token.reveal().reveal())));
-        assert!(token_secret(&token, "jane", &[], None).unwrap()["data"].get("expires").is_none());
+        let for_ever = UserToken::new("jane", &[], Some(Duration::ZERO)).unwrap();
+        assert!(for_ever.secret(&token)["data"].get("expires").is_none());
     }
 
     #[test]
     fn impossible_users_and_groups_are_refused() {
-        let token = BearerToken::generate().unwrap();
         for (user, group) in [("", "ops"), ("system:admin", "ops"), ("jane", ""), ("jane", "a,b")] {
-            assert!(token_secret(&token, user, &[group.to_owned()], None).is_err(), "{user} {group}");
+            assert!(UserToken::new(user, &[group.to_owned()], None).is_err(), "{user} {group}");
         }
     }
 
