@@ -40,6 +40,8 @@ fn options(settings: &EtcdSettings) -> EtcdOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[tokio::test]
@@ -48,6 +50,8 @@ mod tests {
         let store = open(&StoreSettings::Embedded, dir.path()).await.unwrap();
         store.revision().await.unwrap();
         assert!(dir.path().join("store/store.db").exists());
+        let mode = std::fs::metadata(dir.path().join("store")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "Secrets are in there");
         let err = format!("{:#}", open(&StoreSettings::Embedded, dir.path()).await.map(|_| ()).unwrap_err());
         assert!(err.starts_with("cannot open the store in "), "{err}");
         store.close().await.unwrap();

@@ -21,6 +21,8 @@ mod schema;
 mod watch;
 mod writer;
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,7 +102,8 @@ impl Shared {
 impl Embedded {
     /// Opens the store in `dir`, making both if need be. Blocks for as long as the write-ahead log takes to read.
     pub fn open(dir: &Path, options: EmbeddedOptions) -> Result<Arc<Self>> {
-        std::fs::create_dir_all(dir).map_err(|source| Error::Engine {
+        // Readable by its owner only, wherever it is: it holds Secrets.
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| Error::Engine {
             context: format!("cannot make the data directory {}", dir.display()),
             source: source.into(),
         })?;
