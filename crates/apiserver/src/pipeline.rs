@@ -12,6 +12,7 @@ use crate::auth::Attributes;
 use crate::auth::impersonate::impersonate;
 use crate::call::{Call, Target};
 use crate::metrics::Observed;
+use crate::negotiate::Output;
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
 use crate::user::UserInfo;
@@ -39,6 +40,8 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let changes = !matches!(info.verb, "get" | "list" | "watch" | "head" | "options");
     let _counted = server.metrics.request_started(changes);
     let is_watch = info.verb == "watch";
+    let is_head = request.method() == http::Method::HEAD;
+    let failed = negotiate::output(request.headers()).map_or(Output::JSON, Output::whole);
 
     let patience = match asked_timeout(&query) {
         Ok(asked) => asked.map_or(REQUEST_TIMEOUT, |asked| asked.min(REQUEST_TIMEOUT)),
@@ -58,11 +61,11 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         Ok(answer) => answer,
         Err(error) => {
             log_failure(&info, &error, &caller);
-            answer::failure(&error)
+            answer::failure_as(failed, &error)
         }
     };
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
-    answer
+    if is_head { answer::without_body(answer) } else { answer }
 }
 
 /// `?timeout=30s`: how long the client is willing to wait.
@@ -174,11 +177,11 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
         "patch" if !target.name.is_empty() => written(call, &target, verbs::patch::patch(call, &target).await?),
         "delete" => {
             let value = verbs::delete::delete(call, &target).await?;
-            Ok(verbs::get::render(negotiate::Output { shape: negotiate::Shape::Whole, ..output }, 200, &value))
+            Ok(answer::render(output.whole(), 200, &value))
         }
         "deletecollection" => {
-            let list = verbs::delete::delete_collection(call, &target).await?;
-            Ok(answer::json(200, &list))
+            let (metadata, deleted) = verbs::delete::delete_collection(call, &target).await?;
+            verbs::list::render(call, &target, output, metadata, deleted)
         }
         _ => Err(not_allowed()),
     }
