@@ -7,6 +7,8 @@ use std::path::Path;
 use croft_pki::Secret;
 
 pub(crate) fn message(addresses: &[SocketAddr], kubeconfig: &Path, password: Option<&Secret>, host: IpAddr) -> String {
+    // It is read in another terminal, which may be in another directory. Failing means that there is no current one.
+    let kubeconfig = &std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
     let mut out = String::from("\nCroft is ready.\n\n");
     let mut line = |label: &str, value: &str| {
         // Writing to a String cannot fail.
@@ -20,8 +22,15 @@ pub(crate) fn message(addresses: &[SocketAddr], kubeconfig: &Path, password: Opt
         line("user", "admin");
         line("password", &format!("{}  (shown only this once)", password.reveal()));
     }
-    let _ = writeln!(out, "\nNext: kubectl --kubeconfig {} get namespaces\n", kubeconfig.display());
+    let _ = writeln!(out, "\nNext: kubectl --kubeconfig {} get namespaces\n", quoted(kubeconfig));
     out
+}
+
+/// The path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
+    if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// The address to type into a browser: on the usual port if there is a listener on it.
@@ -63,6 +72,20 @@ mod tests {
         ] {
             let addresses: Vec<SocketAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
             assert_eq!(web_address(&addresses, host()).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn next_command_works_from_anywhere() {
+        let here = std::env::current_dir().unwrap();
+        for (path, expected) in [
+            ("/data/kubeconfig", "--kubeconfig /data/kubeconfig get".to_owned()),
+            ("/my data/kubeconfig", "--kubeconfig '/my data/kubeconfig' get".to_owned()),
+            ("/it's/kubeconfig", r"--kubeconfig '/it'\''s/kubeconfig' get".to_owned()),
+            ("data/kubeconfig", format!("--kubeconfig {} get", quoted(&here.join("data/kubeconfig")))),
+        ] {
+            let message = message(&["0.0.0.0:6443".parse().unwrap()], Path::new(path), None, host());
+            assert!(message.contains(&expected), "{path}: {message}");
         }
     }
 
