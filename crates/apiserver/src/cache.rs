@@ -8,7 +8,7 @@
 //! no buffer: one that falls behind the ring's tail has lost its place and is cut off, so slow
 //! clients cannot make the server grow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +34,9 @@ const FRESH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much history a restarted server replays, so that clients' watches go on where they were.
 pub(crate) const REPLAYED_REVISIONS: u64 = 1_000;
+
+/// Between attempts to follow a store that does not let us.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// How many objects one page of the initial load reads.
 const LOAD_PAGE: usize = 2_000;
@@ -97,8 +100,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Applies changes until shutdown. A broken watch is taken up again where it ended; when that is no longer
-    /// possible the cache cannot be trusted, and the error ends the process.
+    /// Applies changes until shutdown. A broken watch is taken up again where it ended; when the store has forgotten
+    /// that place, everything is read anew. Any other error means that the cache cannot be trusted any more.
     pub(crate) async fn follow(self: Arc<Self>, stop: CancellationToken) -> croft_store::Result<()> {
         loop {
             let from = *self.applied.borrow();
@@ -108,9 +111,9 @@ impl Cache {
             };
             match outcome {
                 Ok(()) | Err(croft_store::Error::Lagged) => {}
-                Err(error @ croft_store::Error::Unavailable { .. }) => {
+                Err(error) if is_passing(&error) => {
                     tracing::warn!(error = %Chain(&error), "the store's watch broke; trying again");
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -118,6 +121,44 @@ impl Cache {
     }
 
     async fn follow_from(&self, from: Revision) -> croft_store::Result<()> {
+        match self.apply_changes_since(from).await {
+            Err(error @ croft_store::Error::Compacted { .. }) => {
+                tracing::warn!(error = %Chain(&error), "changes were missed; reading the whole store again");
+                self.reload().await
+            }
+            other => other,
+        }
+    }
+
+    /// Takes over the store's present state. What happened on the way there is lost, so all watches must start over.
+    async fn reload(&self) -> croft_store::Result<()> {
+        let mut range = Range { prefix: ROOT.to_owned(), limit: LOAD_PAGE, ..Range::default() };
+        let mut stored: HashMap<String, HashSet<String>> = HashMap::new();
+        let at = loop {
+            let page = self.store.range(range.clone()).await?;
+            for record in &page.records {
+                let Some((collection, id)) = split_key(&record.key) else { continue };
+                stored.entry(collection.to_owned()).or_default().insert(id.to_owned());
+                self.apply(&record.key, record.revision, Some(&record.value), true);
+            }
+            match page.records.last() {
+                Some(last) if page.more => range.after.clone_from(&last.key),
+                _ => break page.revision,
+            }
+            // Every page must be of the moment of the first.
+            range.at = Some(page.revision);
+        };
+        // Before the collections are gone through: one that is made meanwhile must know it, too.
+        self.complete_from.store(at.0, Ordering::Release);
+        for (key, collection) in &*self.collections.read() {
+            let kept = stored.remove(&**key).unwrap_or_default();
+            collection.start_over(at, |id| kept.contains(id));
+        }
+        self.applied.send_replace(at);
+        Ok(())
+    }
+
+    async fn apply_changes_since(&self, from: Revision) -> croft_store::Result<()> {
         let mut changes = self.store.watch(ROOT, from).await?;
         while let Some(item) = changes.next().await {
             match item? {
@@ -200,15 +241,24 @@ impl Cache {
     }
 }
 
+/// The store may well be as before in a moment.
+fn is_passing(error: &croft_store::Error) -> bool {
+    matches!(error, croft_store::Error::Unavailable { .. } | croft_store::Error::Compacted { .. })
+}
+
 /// What a failing store means to a client.
 #[expect(clippy::needless_pass_by_value, reason = "used as a map_err function")]
 pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
+    use croft_store::Error;
+    let text = Chain(&error).to_string();
     match &error {
-        croft_store::Error::ReadOnly { .. } | croft_store::Error::Unavailable { .. } => {
-            ApiError::unavailable(Chain(&error).to_string())
-        }
-        croft_store::Error::Compacted { .. } => ApiError::expired(Chain(&error).to_string()),
-        _ => ApiError::internal(Chain(&error)),
+        // The request is fine and may be sent again, once somebody has seen to the store.
+        Error::ReadOnly { .. } | Error::Unavailable { .. } | Error::Corrupt { .. } => ApiError::unavailable(text),
+        Error::Compacted { .. } => ApiError::expired(text),
+        Error::Future { .. } | Error::Lagged => ApiError::timeout(text, 1),
+        Error::TooLarge { reason } => ApiError::too_large(reason),
+        Error::Invalid { .. } => ApiError::bad_request(text),
+        Error::NoSuchLease(_) | Error::Locked { .. } | Error::Engine { .. } => ApiError::internal(text),
     }
 }
 
@@ -230,5 +280,31 @@ mod tests {
         assert_eq!(split_key("/registry/core/nodes/n"), Some(("core/nodes", "n")));
         assert_eq!(split_key("/registry/core/nodes/"), None);
         assert_eq!(split_key("/other/core/nodes/n"), None);
+    }
+
+    #[test]
+    fn each_fault_of_the_store_has_its_answer() {
+        use croft_store::{Error, LeaseId};
+        let reason = || "why".to_owned();
+        let (requested, path) = (Revision(1), std::path::PathBuf::from("/x"));
+        let cases = [
+            (Error::ReadOnly { reason: reason() }, 503, "the store is read-only: why"),
+            (Error::Unavailable { reason: reason() }, 503, "the store cannot be reached: why"),
+            (Error::Corrupt { path: path.clone(), reason: reason() }, 503, "is damaged: why"),
+            (Error::Compacted { requested, oldest: Revision(2) }, 410, "has been compacted"),
+            (Error::Future { requested, newest: Revision(0) }, 504, "in the future"),
+            (Error::Lagged, 504, "too far behind"),
+            (Error::TooLarge { reason: reason() }, 413, "Request entity too large: why"),
+            (Error::Invalid { reason: reason() }, 400, "why"),
+            (Error::NoSuchLease(LeaseId(7)), 500, "does not exist"),
+            (Error::Locked { path, pid: reason() }, 500, "in use by process why"),
+            (Error::Engine { context: "cannot commit".to_owned(), source: "why".into() }, 500, "cannot commit: why"),
+        ];
+        for (error, code, text) in cases {
+            let shown = error.to_string();
+            let answer = store_error(error);
+            assert_eq!(answer.code(), code, "{shown}");
+            assert!(answer.message().contains(text), "{shown}: {}", answer.message());
+        }
     }
 }

@@ -59,6 +59,10 @@ pub enum StartError {
     Pki(#[from] croft_pki::Error),
     #[error("the store could not be read")]
     Store(#[from] croft_store::Error),
+    #[error("the store can no longer be followed: {reason}")]
+    Lost { reason: String },
+    #[error("the admin kubeconfig could not be written")]
+    Kubeconfig(#[source] croft_pki::Error),
     #[error("cannot listen on {addr}; choose another address with --listen")]
     Listen { addr: SocketAddr, source: std::io::Error },
     #[error("the system has no random numbers to give")]
@@ -85,6 +89,8 @@ pub(crate) struct ApiServer {
     /// The state of the definitions that the catalog was made from.
     catalog_of: watch::Sender<Revision>,
     is_ready: AtomicBool,
+    /// Why the server cannot go on; empty as long as it can.
+    failure: watch::Sender<String>,
     /// `host:port` of the first listener, as discovery tells it.
     address: ArcSwap<String>,
     stop: CancellationToken,
@@ -142,6 +148,13 @@ impl ApiServer {
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.stop.clone()
     }
+
+    async fn failed(&self) -> StartError {
+        let mut failure = self.failure.subscribe();
+        // The sender lives as long as this server.
+        let reason = failure.wait_for(|reason| !reason.is_empty()).await.map(|reason| reason.clone());
+        StartError::Lost { reason: reason.unwrap_or_default() }
+    }
 }
 
 /// A server that answers requests.
@@ -169,6 +182,12 @@ impl Running {
     /// Cancelled when the server stops.
     pub fn stopping(&self) -> CancellationToken {
         self.server.stopping()
+    }
+
+    /// Waits until the server cannot go on, and says why. It is then still to be stopped.
+    pub fn failed(&self) -> impl Future<Output = StartError> + Send + use<> {
+        let server = Arc::clone(&self.server);
+        async move { server.failed().await }
     }
 
     /// Ends watches, lets other requests finish, closes the store.
@@ -200,6 +219,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         catalog_of: watch::Sender::new(Revision::ZERO),
         is_ready: AtomicBool::new(false),
         address: ArcSwap::default(),
+        failure: watch::Sender::default(),
         stop: CancellationToken::new(),
         cache,
         ca,
@@ -212,9 +232,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let first = *addresses.first().ok_or(StartError::NoListener)?;
     server.address.store(Arc::new(serve::reachable(first).to_string()));
 
-    let generated_password = bootstrap::run(&server, config.admin_password).await.map_err(StartError::Bootstrap)?;
-    let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now)?;
-
+    let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now).map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<std::net::IpAddr>().is_ok());
     let ips =
@@ -223,6 +241,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
     let resolver = CertResolver::new(&cert);
     let tls = croft_pki::tls::server_config(Arc::clone(&resolver), &server.ca)?;
+    // The last thing that may fail: a password that was made up must not be lost with a failing start.
+    let generated_password = tokio::select! {
+        done = bootstrap::run(&server, config.admin_password) => done.map_err(StartError::Bootstrap)?,
+        error = server.failed() => return Err(error),
+    };
     tasks.spawn(renew_certificates(Arc::clone(&server), resolver, cert, names, config.data_dir, first));
     for listener in listeners {
         tasks.spawn(serve::accept(Arc::clone(&server), listener, Arc::clone(&tls), tasks.clone()));
@@ -237,8 +260,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
         let cache = Arc::clone(&follower.cache);
         if let Err(error) = cache.follow(follower.stop.clone()).await {
             // Going on would serve a state that falls ever further behind the truth.
-            tracing::error!(error = %Chain(&error), "the store can no longer be followed; stopping");
-            std::process::abort();
+            follower.failure.send_replace(Chain(&error).to_string());
         }
     });
     tasks.spawn(Arc::clone(server).follow_definitions());

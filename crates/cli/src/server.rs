@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context;
 use croft_pki::Secret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::settings::Settings;
 use crate::{Failure, logging, print, ready, store};
@@ -31,6 +31,8 @@ pub struct Running {
     pub kubeconfig: PathBuf,
     /// On the first start only, and only if nobody chose one.
     pub password: Option<Secret>,
+    /// Ends when the server cannot go on, with the reason.
+    pub failed: Pin<Box<dyn Future<Output = anyhow::Error> + Send>>,
     /// Lets open requests finish, then closes the store.
     pub stop: Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>,
 }
@@ -66,12 +68,14 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         admin_password: settings.admin_password.clone(),
     };
     let server = croft_apiserver::start(config).await?;
+    let failed = server.failed();
     let client = kube::Client::new(server.local(), "default");
     let controllers = tokio::spawn(croft_controllers::run(client, server.ca_pem().to_owned(), server.stopping()));
     Ok(Running {
         addresses: server.addresses.clone(),
         kubeconfig: server.kubeconfig.clone(),
         password: server.generated_password.clone(),
+        failed: Box::pin(async move { failed.await.into() }),
         stop: Box::pin(async move {
             server.stop().await?;
             controllers.await.context("a controller panicked")
@@ -92,15 +96,23 @@ async fn run_until_signal(
     };
     print(&ready::message(&running.addresses, &running.kubeconfig, running.password.as_ref(), ready::own_address()))?;
 
-    let name = signals.next().await;
-    info!(signal = name, "stopping");
+    let failure = tokio::select! {
+        name = signals.next() => {
+            info!(signal = name, "stopping");
+            None
+        }
+        failure = running.failed => {
+            error!(error = format!("{failure:#}"), "stopping");
+            Some(failure)
+        }
+    };
     tokio::select! {
         result = running.stop => result?,
         () = tokio::time::sleep(SHUTDOWN) => warn!("open requests did not finish in time and were cut off"),
         name = signals.next() => warn!(signal = name, "stopping at once"),
     }
     info!("stopped");
-    Ok(())
+    failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
 
 /// Readable by its owner only: it holds keys.
@@ -137,7 +149,8 @@ mod tests {
 
     fn running(stop: impl Future<Output = anyhow::Result<()>> + Send + 'static) -> Running {
         let kubeconfig = PathBuf::from("/data/kubeconfig");
-        Running { addresses: Vec::new(), kubeconfig, password: None, stop: Box::pin(stop) }
+        let failed = Box::pin(std::future::pending());
+        Running { addresses: Vec::new(), kubeconfig, password: None, failed, stop: Box::pin(stop) }
     }
 
     /// All in one test: signals belong to the process, and a second test would see them too.
@@ -159,6 +172,15 @@ mod tests {
         send(terminate);
         let failing = run_until_signal(signals, async { Ok(running(async { anyhow::bail!("disk full") })) }).await;
         assert_eq!(failing.unwrap_err().to_string(), "croft: disk full");
+
+        // One that cannot go on is stopped without a signal, and the reason is the program's.
+        let signals = Signals::new().unwrap();
+        let broken = async {
+            let failed = Box::pin(async { anyhow::anyhow!("the store is gone") });
+            Ok(Running { failed, ..running(async { Ok(()) }) })
+        };
+        let failing = run_until_signal(signals, broken).await;
+        assert_eq!(failing.unwrap_err().to_string(), "croft: the store is gone");
 
         // A server that never ends by itself is cut off.
         let started = tokio::time::Instant::now();

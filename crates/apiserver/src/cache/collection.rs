@@ -71,6 +71,24 @@ impl Collection {
         self.state.write().forgotten = from;
     }
 
+    /// The state is what it is at `at`, without what is not `kept`, and nobody knows how it came to be: all watchers have
+    /// lost their place.
+    pub(super) fn start_over(&self, at: Revision, kept: impl Fn(&str) -> bool) {
+        let mut state = self.state.write();
+        let gone: Vec<Box<str>> = state.objects.keys().filter(|id| !kept(id)).cloned().collect();
+        for id in gone {
+            state.delete(&id, at);
+        }
+        // Past the place of a watcher that has seen everything.
+        state.first_sequence = state.next_sequence() + 1;
+        state.history.clear();
+        state.history_bytes = 0;
+        (state.forgotten, state.changed_at) = (at, at);
+        let next = state.next_sequence();
+        drop(state);
+        self.changed.send_replace(next);
+    }
+
     pub(super) fn apply(&self, id: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
         let mut state = self.state.write();
         let change = match value {
