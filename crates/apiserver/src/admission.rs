@@ -2,8 +2,10 @@
 
 use croft_meta::status::{Cause, Details};
 use croft_meta::{ApiError, object};
+use croft_store::Compare;
 use serde_json::{Value, json};
 
+use crate::cache::{self, Object};
 use crate::call::{Call, Target};
 use crate::{auth, crd, services};
 
@@ -117,6 +119,35 @@ async fn namespace_accepts(call: &Call, target: &Target, object: &Value) -> Resu
         found = namespaces.get(&target.namespace);
     }
     let Some(namespace) = found else { return Err(ApiError::not_found("", "namespaces", &target.namespace)) };
+    is_not_terminating(&namespace, target, object)
+}
+
+/// What a new object rests on: its namespace and its definition. Neither may begin to go before the object is stored,
+/// or it would be overlooked when their content is removed.
+pub(crate) fn guards(call: &Call, target: &Target, object: &Value) -> Result<Vec<Compare>, ApiError> {
+    const NAMESPACES: &str = "core/namespaces";
+    let mut guards = Vec::new();
+    let unchanged = |collection: &str, found: &Object| Compare {
+        key: format!("{}{collection}/{}", cache::ROOT, found.id()),
+        revision: found.revision,
+    };
+    if !target.namespace.is_empty() {
+        let found = call.server.cache.collection(NAMESPACES).get(&target.namespace);
+        let namespace = found.ok_or_else(|| ApiError::not_found("", "namespaces", &target.namespace))?;
+        is_not_terminating(&namespace, target, object)?;
+        guards.push(unchanged(NAMESPACES, &namespace));
+    }
+    if target.served.resource.is_custom {
+        let name = format!("{}.{}", target.plural(), target.group());
+        let definition = call.server.cache.collection(crd::STORAGE_KEY).get(&name);
+        let definition = definition.ok_or_else(ApiError::no_such_path)?;
+        crd::accepts_instances(call, target)?;
+        guards.push(unchanged(crd::STORAGE_KEY, &definition));
+    }
+    Ok(guards)
+}
+
+fn is_not_terminating(namespace: &Object, target: &Target, object: &Value) -> Result<(), ApiError> {
     // Whether it is being deleted is in the first bytes of its metadata; a parse is needed only if so.
     if memchr::memmem::find(&namespace.bytes, b"\"deletionTimestamp\"").is_none()
         || object::deletion_timestamp(&namespace.json()).is_none()

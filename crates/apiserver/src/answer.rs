@@ -6,11 +6,13 @@ use bytes::{Bytes, BytesMut};
 use croft_meta::ApiError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER, VARY};
+use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
+
+use crate::negotiate::{Format, Output};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of every answer, and of every request that reaches the pipeline.
@@ -45,9 +47,32 @@ pub(crate) fn text(code: u16, body: impl Into<Bytes>) -> Answer {
     bytes(code, "text/plain; charset=utf-8", body)
 }
 
+/// Any value as JSON or YAML.
+pub(crate) fn render(output: Output, code: u16, value: &Value) -> Answer {
+    if output.format == Format::Yaml
+        && let Ok(text) = serde_saphyr::to_string(value)
+    {
+        return bytes(code, output.content_type(), text);
+    }
+    json(code, value)
+}
+
+/// What is left of an answer to HEAD. HTTP/2 takes a body there as an error.
+pub(crate) fn without_body(answer: Answer) -> Answer {
+    let (mut parts, body) = answer.into_parts();
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Response::from_parts(parts, full(Bytes::new()))
+}
+
 /// A failure, as `metav1.Status`.
 pub(crate) fn failure(error: &ApiError) -> Answer {
-    let mut answer = json(error.code(), &error.to_status());
+    failure_as(Output::JSON, error)
+}
+
+pub(crate) fn failure_as(output: Output, error: &ApiError) -> Answer {
+    let mut answer = render(output, error.code(), &error.to_status());
     let retry_after = error.details().map_or(0, |d| d.retry_after_seconds);
     if retry_after > 0 {
         answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));

@@ -31,6 +31,11 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) const JSON: Self = Self { shape: Shape::Whole, format: Format::Json };
 
+    /// The same form of writing, for what has no table: a `Status`, say.
+    pub(crate) fn whole(self) -> Self {
+        Self { shape: Shape::Whole, ..self }
+    }
+
     /// Tables and metadata are plain JSON to the outside: their kind says what they are.
     pub(crate) fn content_type(self) -> &'static str {
         match self.format {

@@ -88,7 +88,7 @@ fn check_field_manager(manager: &str, errors: &mut FieldErrors) {
 }
 
 fn parse_dry_run<'a>(values: impl Iterator<Item = &'a str>, errors: &mut FieldErrors) -> bool {
-    let values: Vec<&str> = values.filter(|v| !v.is_empty()).collect();
+    let values: Vec<&str> = values.collect();
     if values.iter().any(|v| *v != "All") {
         errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), values.clone(), &["All"]));
     }
@@ -193,7 +193,12 @@ impl DeleteOptions {
 
 /// A whole number, with Go's words when it is none.
 pub(crate) fn parse_int(text: &str) -> Result<i64, ApiError> {
-    text.parse().map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    text.parse().map_err(|error: std::num::ParseIntError| {
+        let why =
+            if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
+        ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+    })
 }
 
 /// Options of LIST, WATCH and DELETECOLLECTION.

@@ -132,6 +132,9 @@ async fn answer_request(
         let permit = server.in_flight.try_acquire();
         Some(permit.map_err(|_| ApiError::too_many_requests("too many requests at a time; try again", 1))?)
     };
+    if parts.method == http::Method::HEAD && info.is_resource {
+        return Err(not_allowed());
+    }
     let body = answer::read_body(body, BODY_LIMIT).await?;
     let call = Call::new(Arc::clone(server), user, info, query, parts.headers, body);
     let result = if call.info.is_resource { resource(&call).await } else { paths::answer(&call).await };

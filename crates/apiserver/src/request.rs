@@ -78,8 +78,8 @@ impl RequestInfo {
         if is_old_watch && matches!(info.verb, "get" | "list") {
             info.verb = "watch";
         }
-        // `list`, `watch` and `deletecollection` of one name by field selector are authorized by that name.
-        if matches!(info.verb, "list" | "watch" | "deletecollection") && info.name.is_empty() {
+        // `list` and `watch` of one name by field selector are authorized by that name.
+        if matches!(info.verb, "list" | "watch") && info.name.is_empty() {
             info.name = single_name(query.get("fieldSelector").unwrap_or_default());
             info.is_name_selected = !info.name.is_empty();
         }
@@ -126,12 +126,12 @@ pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(query: Option<&str>) -> Self {
-        // A pair with a broken escape is dropped, as Go drops it.
-        let pairs =
-            query.unwrap_or_default().split('&').filter(|p| !p.is_empty() && has_whole_escapes(p)).map(|pair| {
-                let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                (form_decode(key), form_decode(value))
-            });
+        // A pair with a broken escape or a semicolon is dropped, as Go drops it.
+        let is_whole = |pair: &&str| !pair.is_empty() && !pair.contains(';') && has_whole_escapes(pair);
+        let pairs = query.unwrap_or_default().split('&').filter(is_whole).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (form_decode(key), form_decode(value))
+        });
         Self(pairs.collect())
     }
 
@@ -208,6 +208,8 @@ mod tests {
             ("GET", "/api/v1/watch/namespaces/a/pods/p", "watch", "/v1", "a", "pods/p/"),
             ("GET", "/api/v1/watch/pods", "watch", "/v1", "", "pods//"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", "/v1", "", "pods/x/"),
+            ("GET", "/api/v1/pods?watch=1;x&limit=1", "list", "/v1", "", "pods//"),
+            ("DELETE", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "deletecollection", "/v1", "", "pods//"),
         ];
         for (method, uri, verb, gv, namespace, rest) in table {
             let info = parse(method, uri);

@@ -69,6 +69,17 @@ impl ApiServer {
         &self,
         target: &Target,
         dry_run: bool,
+        decide: impl FnMut(Option<&Value>) -> Result<Decision, ApiError> + Send,
+    ) -> Result<Outcome, ApiError> {
+        self.write_guarded(target, dry_run, || Ok(Vec::new()), decide).await
+    }
+
+    /// As [`Self::write`], but only while the other objects that the decision rests on are what `guard` saw.
+    pub(crate) async fn write_guarded(
+        &self,
+        target: &Target,
+        dry_run: bool,
+        guard: impl Fn() -> Result<Vec<Compare>, ApiError> + Send,
         mut decide: impl FnMut(Option<&Value>) -> Result<Decision, ApiError> + Send,
     ) -> Result<Outcome, ApiError> {
         let collection = self.cache.collection(target.storage_key());
@@ -93,7 +104,7 @@ impl ApiServer {
             if dry_run {
                 return Ok(outcome(decision, old.is_some(), revision));
             }
-            match self.commit(target, &id, &decision, revision).await? {
+            match self.commit(target, &id, &decision, revision, guard()?).await? {
                 TxnResult::Committed(revision) => {
                     // Whoever reads the cache next (authorization, admission, other requests) must see what was
                     // acknowledged. The write itself stands, whatever becomes of the wait.
@@ -117,19 +128,35 @@ impl ApiServer {
         id: &str,
         decision: &Decision,
         expected: Revision,
+        mut compare: Vec<Compare>,
     ) -> Result<TxnResult, ApiError> {
         let key = format!("{}{}/{id}", cache::ROOT, target.storage_key());
+        let started = Instant::now();
+        compare.push(Compare { key: key.clone(), revision: expected });
+        let mut result = self.store.txn(self.transaction(target, &key, decision, &compare).await?).await;
+        if matches!(result, Err(croft_store::Error::NoSuchLease(_))) {
+            // Somebody else ended it, or etcd was put back to an earlier state.
+            *self.event_lease.0.lock().await = None;
+            result = self.store.txn(self.transaction(target, &key, decision, &compare).await?).await;
+        }
+        self.metrics.observe_store("txn", started.elapsed());
+        result.map_err(store_error)
+    }
+
+    async fn transaction(
+        &self,
+        target: &Target,
+        key: &str,
+        decision: &Decision,
+        compare: &[Compare],
+    ) -> Result<Txn, ApiError> {
         let op = match decision {
             Decision::Put(object) => {
-                Op::Put { key: key.clone(), value: to_stored(object, target), lease: self.lease_for(target).await? }
+                Op::Put { key: key.to_owned(), value: to_stored(object, target), lease: self.lease_for(target).await? }
             }
-            Decision::Delete(_) | Decision::Keep => Op::Delete { key: key.clone() },
+            Decision::Delete(_) | Decision::Keep => Op::Delete { key: key.to_owned() },
         };
-        let txn = Txn { compare: vec![Compare { key, revision: expected }], ops: vec![op] };
-        let started = Instant::now();
-        let result = self.store.txn(txn).await.map_err(store_error);
-        self.metrics.observe_store("txn", started.elapsed());
-        result
+        Ok(Txn { compare: compare.to_vec(), ops: vec![op] })
     }
 
     async fn lease_for(&self, target: &Target) -> Result<Option<LeaseId>, ApiError> {

@@ -128,7 +128,8 @@ fn find(collection: &Arc<Collection>, plural: &str, namespace: &str, name: &str)
 
 /// As Go prints the type of a reference whose `apiVersion` may be missing.
 fn describe(gvk: &Gvk) -> String {
-    format!("{}, Kind={}", gvk.api_version(), gvk.kind)
+    // The core group shows as the empty name that it is.
+    format!("{}/{}, Kind={}", gvk.group, gvk.version, gvk.kind)
 }
 
 fn check_metadata(request: &Value, namespace: &str, name: &str) -> Result<(), ApiError> {

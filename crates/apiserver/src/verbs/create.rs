@@ -4,6 +4,7 @@ use croft_meta::{ApiError, object};
 use serde_json::Value;
 
 use crate::admission;
+use crate::auth::Attributes;
 use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
 use crate::write::Decision;
@@ -17,6 +18,12 @@ pub(crate) async fn create(call: &Call, target: &Target) -> Result<Value, ApiErr
     let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
     let object = decode::object(call, target, options.field_validation)?;
     create_object(call, target, object, &options, Tracking::Needed).await
+}
+
+/// A PUT or apply that finds nothing creates, which takes the right to create.
+pub(crate) fn may_create(call: &Call) -> Result<(), ApiError> {
+    let wanted = Attributes { verb: "create", ..Attributes::of(&call.info) };
+    call.server.auth.authorize(&call.user, &wanted)
 }
 
 /// Are the managed fields still to be worked out, or has server-side apply done so?
@@ -77,8 +84,9 @@ async fn create_named(
         call.warn(text);
     }
     let named = Target { name: object::name(&object).to_owned(), ..target.clone() };
+    let guard = || admission::guards(call, &named, &object);
     let outcome = server
-        .write(&named, options.dry_run, |current| match current {
+        .write_guarded(&named, options.dry_run, guard, |current| match current {
             Some(_) => Err(ApiError::already_exists(named.group(), named.plural(), &named.name)),
             None => Ok(Decision::Put(object.clone())),
         })

@@ -170,8 +170,8 @@ fn finalizers_for(old: &Value, policy: Option<Propagation>) -> Vec<String> {
     list
 }
 
-/// Deletes what the selectors match; answers with the list of it.
-pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<Value, ApiError> {
+/// Deletes what the selectors match; answers with the list's metadata, and with what went.
+pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<(Value, Vec<Value>), ApiError> {
     let list_options = ListOptions::parse(&call.query, false)?;
     let selection = Selection::parse(target, &list_options)?;
     let options = parse_options(call)?;
@@ -186,14 +186,7 @@ pub(crate) async fn delete_collection(call: &Call, target: &Target) -> Result<Va
             Err(error) => return Err(error),
         }
     }
-    if !target.served.resource.is_custom {
-        // The list names the type once, for all.
-        for item in deleted.iter_mut().filter_map(Value::as_object_mut) {
-            item.remove("apiVersion");
-            item.remove("kind");
-        }
-    }
-    Ok(list::whole(target, &page.metadata(), &deleted))
+    Ok((page.metadata(), deleted))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::cache::Object;
 use crate::call::{Call, Target};
 use crate::clock;
 use crate::encoding::Head;
-use crate::negotiate::{Format, Output, Shape};
+use crate::negotiate::{Output, Shape};
 use crate::options::parse_revision;
 use crate::table;
 use crate::write::{in_version, storage_gvk};
@@ -62,24 +62,10 @@ pub(crate) fn object(
             table::document(version, metadata, Some(printer.columns()), vec![row])
         }
     };
-    Ok(render(output, code, &value))
+    Ok(answer::render(output, code, &value))
 }
 
 /// How much of each object the client wants in its table.
 pub(crate) fn include(call: &Call) -> Result<table::Include, ApiError> {
     table::Include::parse(call.query.get("includeObject").unwrap_or_default())
-}
-
-/// Any value as JSON or YAML.
-pub(crate) fn render(output: Output, code: u16, value: &Value) -> Answer {
-    if output.format == Format::Yaml
-        && let Ok(text) = serde_saphyr::to_string(value)
-    {
-        return answer::bytes(code, output.content_type(), text);
-    }
-    let mut answer = answer::json(code, value);
-    if let Ok(content_type) = http::HeaderValue::from_str(output.content_type()) {
-        answer.headers_mut().insert(http::header::CONTENT_TYPE, content_type);
-    }
-    answer
 }

@@ -280,7 +280,26 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
         let gzip = answer::accepts_gzip(&call.headers);
         return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));
     }
-    let objects = page.objects.iter().map(|o| in_version(o, target));
+    let objects = page.objects.iter().map(|o| in_version(o, target)).collect();
+    render(call, target, output, metadata, objects)
+}
+
+/// Any list of objects, in the form that the client asked for.
+pub(crate) fn render(
+    call: &Call,
+    target: &Target,
+    output: Output,
+    metadata: Value,
+    mut objects: Vec<Value>,
+) -> Result<Answer, ApiError> {
+    if output.shape == Shape::Whole && !target.served.resource.is_custom {
+        // The list names the type once, for all.
+        for item in objects.iter_mut().filter_map(Value::as_object_mut) {
+            item.remove("apiVersion");
+            item.remove("kind");
+        }
+    }
+    let objects = objects.into_iter();
     let value = match output.shape {
         Shape::Whole => whole(target, &metadata, &objects.collect::<Vec<_>>()),
         Shape::Partial(version) => json!({
@@ -295,7 +314,7 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
             table::document(version, metadata, Some(printer.columns()), rows)
         }
     };
-    Ok(get::render(output, 200, &value))
+    Ok(answer::render(output, 200, &value))
 }
 
 /// A list as one value.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::call::{Call, Target};
 use crate::negotiate::MediaType;
 use crate::options::{FieldValidation, WriteKind, WriteOptions};
-use crate::verbs::create::{Tracking, create_object};
-use crate::verbs::update::{Candidate, Written, change};
+use crate::verbs::create::{Tracking, create_object, may_create};
+use crate::verbs::update::{Candidate, Turns, Written, change};
 use crate::{decode, prepare};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +68,10 @@ pub(crate) enum Patch<'a> {
 
 impl<'a> Patch<'a> {
     pub(crate) fn parse(patch_type: PatchType, body: &'a [u8]) -> Result<Self, ApiError> {
-        let object = || merge_patch::decode(body).map_err(ApiError::from);
         Ok(match patch_type {
             PatchType::Json | PatchType::Apply => Self::Json(body),
-            PatchType::Merge => Self::Merge(object()?),
-            PatchType::Strategic => Self::Strategic(object()?),
+            PatchType::Merge => Self::Merge(merge_patch::decode(body)?),
+            PatchType::Strategic => Self::Strategic(croft_meta::json::parse(body).map_err(ApiError::bad_request)?),
         })
     }
 
@@ -135,20 +134,34 @@ fn check_identity(target: &Target, new: &Value) -> Result<(), ApiError> {
 /// Server-side apply.
 async fn apply(call: &Call, target: &Target, options: &WriteOptions) -> Result<Written, ApiError> {
     let config = applied_config(call, target)?;
-    let exists = || call.server.cache.collection(target.storage_key()).get(&target.id()).is_some();
-    if !exists() {
-        call.server.cache.fresh().await?;
-        if !exists() {
-            return create_by_apply(call, target, options, &config).await;
+    let mut turns = Turns::default();
+    loop {
+        let exists = turns.exists(call, target).await?;
+        let result = if exists {
+            apply_to_existing(call, target, options, &config).await
+        } else {
+            create_by_apply(call, target, options, &config).await
+        };
+        // There is nothing to create below an object.
+        if !target.subresource.is_empty() || !turns.is_overtaken(exists, &result) {
+            return result;
         }
     }
+}
+
+async fn apply_to_existing(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    config: &Value,
+) -> Result<Written, ApiError> {
     let outcome = change(call, target, options, |old| {
-        let rv = object::resource_version(&config);
+        let rv = object::resource_version(config);
         if !rv.is_empty() {
-            prepare::check_resource_version(target, &config, old)?;
+            prepare::check_resource_version(target, config, old)?;
         }
         let merged = prepare::with_write_context(&call.server, target, &options.field_manager, |cx| {
-            croft_apply::apply(cx, Some(old), &config, options.force)
+            croft_apply::apply(cx, Some(old), config, options.force)
         })
         .map_err(ApiError::from)?;
         Ok(Candidate::Tracked(merged))
@@ -166,6 +179,7 @@ async fn create_by_apply(
     if !target.subresource.is_empty() {
         return Err(target.not_found());
     }
+    may_create(call)?;
     let uid = object::uid(config);
     if !uid.is_empty() {
         return Err(target.conflict(format!(

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::admission;
 use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
-use crate::verbs::create::{Tracking, create_object};
+use crate::verbs::create::{Tracking, create_object, may_create};
 use crate::write::{Decision, Outcome};
 use crate::{decode, prepare};
 
@@ -22,22 +22,61 @@ pub(crate) async fn update(call: &Call, target: &Target) -> Result<Written, ApiE
     let object = decode::object(call, target, options.field_validation)?;
     check_name(target, &object)?;
 
-    let may_create = target.served.resource.behaviour.create_on_update && target.subresource.is_empty();
-    let exists = || call.server.cache.collection(target.storage_key()).get(&target.id()).is_some();
-    if may_create && !exists() {
-        call.server.cache.fresh().await?;
-        if !exists() && object::uid(&object).is_empty() {
-            let created = create_object(call, target, object, &options, Tracking::Needed).await?;
-            return Ok(Written { object: created, created: true });
+    let may_be_new = target.served.resource.behaviour.create_on_update
+        && target.subresource.is_empty()
+        && object::uid(&object).is_empty();
+    if !may_be_new {
+        return replace(call, target, &options, &object).await;
+    }
+    let mut turns = Turns::default();
+    loop {
+        let exists = turns.exists(call, target).await?;
+        let result = if exists {
+            replace(call, target, &options, &object).await
+        } else {
+            may_create(call)?;
+            let created = create_object(call, target, object.clone(), &options, Tracking::Needed).await;
+            created.map(|object| Written { object, created: true })
+        };
+        if !turns.is_overtaken(exists, &result) {
+            return result;
         }
     }
-    let outcome = change(call, target, &options, |old| {
-        prepare::check_uid(target, &object, old)?;
-        prepare::check_resource_version(target, &object, old)?;
+}
+
+async fn replace(call: &Call, target: &Target, options: &WriteOptions, object: &Value) -> Result<Written, ApiError> {
+    let outcome = change(call, target, options, |old| {
+        prepare::check_uid(target, object, old)?;
+        prepare::check_resource_version(target, object, old)?;
         Ok(Candidate::Untracked(object.clone()))
     })
     .await?;
     Ok(Written { object: outcome.into_object(), created: false })
+}
+
+/// A request that changes what is there and creates what is not: between the look and the write, that may change.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(usize);
+
+impl Turns {
+    /// Beyond this somebody makes and removes the object all the time; the client had better hear of it.
+    const MOST: usize = 10;
+
+    pub(crate) async fn exists(&mut self, call: &Call, target: &Target) -> Result<bool, ApiError> {
+        self.0 += 1;
+        let collection = call.server.cache.collection(target.storage_key());
+        if collection.get(&target.id()).is_some() {
+            return Ok(true);
+        }
+        call.server.cache.fresh().await?;
+        Ok(collection.get(&target.id()).is_some())
+    }
+
+    /// Did the object come or go in between? Then it is worth another turn.
+    pub(crate) fn is_overtaken(&self, existed: bool, result: &Result<Written, ApiError>) -> bool {
+        let overtaken = if existed { "NotFound" } else { "AlreadyExists" };
+        self.0 < Self::MOST && result.as_ref().is_err_and(|error| error.reason() == overtaken)
+    }
 }
 
 /// What a PUT or patch makes of the current object.

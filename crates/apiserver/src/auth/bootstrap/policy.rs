@@ -73,8 +73,8 @@ pub(super) fn cluster_roles() -> Vec<Value> {
             "system:public-info-viewer",
             vec![urls(&["get"], &["/healthz", "/livez", "/readyz", "/version", "/version/"])],
         ),
-        // Croft's own: load balancers and clients that have no credentials yet ask for these too.
-        role("croft:public-info-viewer", vec![urls(&["get"], &["/healthz/*", "/livez/*", "/ping", "/readyz/*"])]),
+        // Croft's own: clients that have no credentials yet ask for this too.
+        role("croft:public-info-viewer", vec![urls(&["get"], &["/ping"])]),
         aggregated("admin", "admin", None),
         aggregated("edit", "edit", Some("admin")),
         aggregated("view", "view", Some("edit")),
