@@ -38,7 +38,7 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "CROFT_ETCD_ENDPOINTS", value_name = "URL", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) etcd_endpoints: Vec<String>,
-    /// The authority that signed etcd's certificate, in PEM
+    /// The authority that signed etcd's certificate, in PEM; needed for https
     #[arg(long, env = "CROFT_ETCD_CAFILE", value_name = "FILE")]
     pub(crate) etcd_cafile: Option<PathBuf>,
     /// The certificate to show to etcd, in PEM

@@ -114,6 +114,10 @@ fn store(options: &ServerOptions) -> anyhow::Result<StoreSettings> {
     }
     for endpoint in &options.etcd_endpoints {
         check_endpoint(endpoint)?;
+        // Etcd's authority is hardly ever one that everybody trusts, so none is assumed.
+        if endpoint.starts_with("https:") && options.etcd_cafile.is_none() {
+            bail!("--etcd-endpoints: {endpoint} needs --etcd-cafile, with the authority that signed its certificate");
+        }
     }
     let client = match (&options.etcd_certfile, &options.etcd_keyfile) {
         (None, None) => None,
@@ -240,6 +244,7 @@ mod tests {
             (&["--etcd-username=a"], "--etcd-username needs --store etcd"),
             (&["--store=etcd", "--etcd-endpoints=a:1"], "\"a:1\" is not an address such as"),
             (&["--store=etcd", "--etcd-endpoints=ftp://a:1"], "is not an address such as"),
+            (&["--store=etcd", "--etcd-endpoints=https://a:1"], "https://a:1 needs --etcd-cafile"),
             (&["--store=etcd", "--etcd-endpoints=http://a:1", "--etcd-keyfile=k"], "need each other"),
             (&["--store=etcd", "--etcd-endpoints=http://a:1", "--etcd-username=k"], "need each other"),
             (&["--admin-password-file=/nonexistent/file"], "--admin-password-file: cannot read /nonexistent/file"),
