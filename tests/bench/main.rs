@@ -12,7 +12,7 @@ mod scale;
 mod speed;
 mod watchers;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use report::Report;
 
@@ -30,8 +30,13 @@ impl Size {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let quick = std::env::args().nth(1).as_deref() == Some("quick");
-    let size = Size { divisor: if quick { 10 } else { 1 } };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let divisor = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => 1,
+        ["quick"] => 10,
+        _ => bail!("usage: bench [quick]"),
+    };
+    let size = Size { divisor };
     let mut report = Report::new(size.divisor);
     speed::measure(size, &mut report).await?;
     scale::measure(size, &mut report).await?;
