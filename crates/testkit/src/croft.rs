@@ -81,6 +81,11 @@ impl Croft {
         &self.process
     }
 
+    /// The etcd that it was started with, to be ill-treated.
+    pub fn etcd(&mut self) -> Option<&mut Etcd> {
+        self.etcd.as_mut()
+    }
+
     pub fn data_dir(&self) -> &Path {
         self.dir.path()
     }
@@ -99,8 +104,8 @@ impl Deref for Croft {
     }
 }
 
-/// `CROFT_BIN`, or the binary of the workspace's target directory.
-fn binary() -> Result<PathBuf> {
+/// The program under test: `CROFT_BIN`, or the binary of the workspace's target directory.
+pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("CROFT_BIN") {
         return Ok(PathBuf::from(path));
     }

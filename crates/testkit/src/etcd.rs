@@ -1,6 +1,7 @@
 //! Debian's etcd in a temporary directory.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -14,7 +15,9 @@ pub struct Etcd {
     pub process: Process,
     /// What `--etcd-endpoints` takes.
     pub url: String,
-    _dir: TempDir,
+    program: PathBuf,
+    args: Vec<OsString>,
+    dir: TempDir,
 }
 
 impl Etcd {
@@ -44,28 +47,47 @@ impl Etcd {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://127.0.0.1:{client}");
         let peer_url = format!("http://127.0.0.1:{peer}");
-        let mut command = Command::new(program);
-        command
-            .arg("--data-dir")
-            .arg(dir.path().join("data"))
-            .args(["--name", "test", "--listen-client-urls", &url, "--advertise-client-urls", &url])
-            .args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url])
-            .args(["--initial-cluster", &format!("test={peer_url}"), "--log-level", "warn"])
-            .args(["--max-txn-ops", "10000", "--max-request-bytes", "8388608"]);
+        let mut args: Vec<OsString> = vec!["--data-dir".into(), dir.path().join("data").into()];
+        let peers = format!("test={peer_url}");
+        args.extend(["--name", "test", "--listen-client-urls", &url, "--advertise-client-urls", &url].map(Into::into));
+        args.extend(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url].map(Into::into));
+        args.extend(["--initial-cluster", &peers, "--log-level", "warn"].map(Into::into));
+        args.extend(["--max-txn-ops", "10000", "--max-request-bytes", "8388608"].map(Into::into));
         if let Some(identity) = tls {
             let (cert, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
             std::fs::write(&cert, identity.cert_pem)?;
             std::fs::write(&key, identity.key_pem)?;
-            command.arg("--cert-file").arg(cert).arg("--key-file").arg(key);
+            args.extend(["--cert-file".into(), cert.into(), "--key-file".into(), key.into()]);
         }
-        let mut process = Process::spawn("etcd", command, &dir.path().join("log"))?;
-        // The client port opens only once the member has elected itself.
-        eventually_within(patience(), async || {
-            process.check_running()?;
-            Ok::<_, anyhow::Error>(tokio::net::TcpStream::connect(("127.0.0.1", client)).await?)
-        })
-        .await
-        .context("etcd does not answer")?;
-        Ok(Self { process, url, _dir: dir })
+        let process = spawn(&program, &args, &dir)?;
+        let mut etcd = Self { process, url, program, args, dir };
+        etcd.wait().await?;
+        Ok(etcd)
     }
+
+    /// Kills it if it still runs and starts it again on the same data and address.
+    pub async fn restart(&mut self) -> Result<()> {
+        if self.process.check_running().is_ok() {
+            self.process.kill()?;
+        }
+        self.process = spawn(&self.program, &self.args, &self.dir)?;
+        self.wait().await
+    }
+
+    /// The client port opens only once the member has elected itself.
+    async fn wait(&mut self) -> Result<()> {
+        let (_, address) = self.url.split_once("://").context("a URL has a scheme")?;
+        let address = address.to_owned();
+        let connected = eventually_within(patience(), async || {
+            self.process.check_running()?;
+            Ok::<_, anyhow::Error>(tokio::net::TcpStream::connect(&address).await?)
+        });
+        connected.await.map(drop).context("etcd does not answer")
+    }
+}
+
+fn spawn(program: &Path, args: &[OsString], dir: &TempDir) -> Result<Process> {
+    let mut command = Command::new(program);
+    command.args(args);
+    Process::spawn("etcd", command, &dir.path().join("log"))
 }

@@ -18,7 +18,7 @@ mod pki;
 mod process;
 mod server;
 
-pub use croft::{Croft, StoreKind};
+pub use croft::{Croft, StoreKind, binary};
 pub use endpoint::Endpoint;
 pub use etcd::Etcd;
 pub use https::{Answer, Call, Client, Protocol, Stream};

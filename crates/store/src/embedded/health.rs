@@ -62,10 +62,7 @@ impl Health {
         let full =
             || Fault { reason: format!("no space left on the disk of {}", self.database.display()), passing: true };
         match err.sqlite_error_code()? {
-            ErrorCode::DiskFull => Some(full()),
-            ErrorCode::SystemIoFailure if free_bytes(&self.database).is_some_and(|free| free < FULL_BELOW_BYTES) => {
-                Some(full())
-            }
+            _ if is_disk_full(&self.database, err) => Some(full()),
             ErrorCode::SystemIoFailure => Some(Fault {
                 reason: format!(
                     "the disk of {} fails ({err}); check the kernel log, then restart the server",
@@ -123,6 +120,15 @@ impl Failure {
             Some(reason) => Error::ReadOnly { reason: reason.clone() },
             None => Error::Engine { context: "cannot commit".to_owned(), source: self.text.clone().into() },
         }
+    }
+}
+
+/// Whether an error comes of there being no room, by its own words or by the look of the disk.
+pub(super) fn is_disk_full(database: &Path, err: &rusqlite::Error) -> bool {
+    match err.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => true,
+        Some(ErrorCode::SystemIoFailure) => free_bytes(database).is_some_and(|free| free < FULL_BELOW_BYTES),
+        _ => false,
     }
 }
 

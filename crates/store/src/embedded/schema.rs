@@ -155,15 +155,20 @@ pub(super) fn newest(connection: &Connection) -> rusqlite::Result<Revision> {
 }
 
 pub(super) fn open_error(path: &Path, err: &rusqlite::Error) -> Error {
+    let in_dir = path.parent().unwrap_or(path);
     match err.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             Error::Corrupt { path: path.to_owned(), reason: err.to_string() }
         }
         // A page that is gone (a file cut short) is reported as an I/O error or as a missing table.
         _ if err.to_string().contains("malformed") => Error::Corrupt { path: path.to_owned(), reason: err.to_string() },
-        Some(ErrorCode::DiskFull) => {
-            Error::ReadOnly { reason: format!("no space left on the disk of {}", path.display()) }
-        }
+        _ if super::health::is_disk_full(path, err) => Error::ReadOnly {
+            reason: format!("no space left on the disk of {}; make room there and start again", path.display()),
+        },
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::Engine {
+            context: format!("cannot open the database {}", path.display()),
+            source: format!("{err}; all files of {} must belong to the user that runs this", in_dir.display()).into(),
+        },
         _ => Error::Engine {
             context: format!("cannot open the database {}", path.display()),
             source: err.to_string().into(),

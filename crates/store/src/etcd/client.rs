@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
@@ -17,12 +18,17 @@ use super::proto::{AuthenticateRequest, StatusRequest, StatusResponse};
 use crate::{Error, Result};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A caller gets an answer within this, whatever the members do.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// A member that leaves a read unanswered for this long has had its turn.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(4);
 /// etcd cuts off clients that ask more often than every five seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Between rounds over all members.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 3;
+
+const PEM_CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// Whether a request may be sent again when it is not known what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +126,7 @@ impl Client {
         T: Clone,
         F: Future<Output = Result<Response<R>, Status>>,
     {
+        let end = Instant::now() + REQUEST_TIMEOUT;
         let mut renewed = false;
         let mut tries = self.members.len() * ROUNDS;
         loop {
@@ -127,7 +134,11 @@ impl Client {
                 return Err(Status::unavailable("the store has been closed"));
             }
             let (number, channel) = self.member();
-            let answer = tokio::time::timeout(REQUEST_TIMEOUT, rpc(channel, self.request(message.clone()))).await;
+            let left = end.saturating_duration_since(Instant::now());
+            // A write that was sent cannot be sent to another member: it may as well wait to the end.
+            let can_ask_others = repeat == Repeat::Safe && self.members.len() > 1;
+            let patience = if can_ask_others { left.min(MEMBER_TIMEOUT) } else { left };
+            let answer = tokio::time::timeout(patience, rpc(channel, self.request(message.clone()))).await;
             let status = match answer {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) => status,
@@ -143,7 +154,8 @@ impl Client {
             }
             self.leave(number);
             tries -= 1;
-            if tries == 0 || (repeat == Repeat::IfUnsent && !was_unsent(&status)) {
+            let is_late = Instant::now() + ROUND_PAUSE >= end;
+            if tries == 0 || is_late || (repeat == Repeat::IfUnsent && !was_unsent(&status)) {
                 return Err(status);
             }
             if tries.is_multiple_of(self.members.len()) {
@@ -224,7 +236,12 @@ fn tls_config(options: &EtcdOptions) -> Result<Option<ClientTlsConfig>> {
     };
     let mut tls = None;
     if let Some(ca) = &options.ca {
-        tls = Some(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?)));
+        let pem = read(ca)?;
+        // Without this, every connection would fail later, for reasons that nobody could guess.
+        if !pem.windows(PEM_CERTIFICATE.len()).any(|window| window == PEM_CERTIFICATE) {
+            return Err(Error::Invalid { reason: format!("{} holds no certificate", ca.display()) });
+        }
+        tls = Some(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)));
     }
     match (&options.cert, &options.key, tls) {
         (None, None, tls) => Ok(tls),

@@ -7,7 +7,10 @@ use crate::Error;
 /// Everything that needs no further question to etcd.
 pub(super) fn error(status: &Status) -> Error {
     let text = status.message();
-    let reason = || format!("etcd: {}", text.trim_start_matches("etcdserver: "));
+    let reason = || match root_cause(status) {
+        Some(cause) => format!("etcd: {text}: {cause}"),
+        None => format!("etcd: {}", text.trim_start_matches("etcdserver: ")),
+    };
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Error::Unavailable { reason: reason() },
         Code::InvalidArgument if text.contains("too large") => Error::TooLarge { reason: reason() },
@@ -25,6 +28,15 @@ pub(super) fn error(status: &Status) -> Error {
         }
         _ => Error::Engine { context: "etcd refused the request".to_owned(), source: Box::new(status.clone()) },
     }
+}
+
+/// What the connection failed of, where it did; tonic itself only says that it did.
+fn root_cause(status: &Status) -> Option<String> {
+    let mut cause = std::error::Error::source(status)?;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    Some(cause.to_string()).filter(|cause| cause != status.message())
 }
 
 pub(super) fn is_compacted(status: &Status) -> bool {
