@@ -26,7 +26,13 @@ pub(super) fn error(status: &Status) -> Error {
         {
             Error::Invalid { reason: reason() }
         }
-        _ => Error::Engine { context: "etcd refused the request".to_owned(), source: Box::new(status.clone()) },
+        // The connection broke, for example because etcd wants a client certificate.
+        Code::Unknown if std::error::Error::source(status).is_some() => Error::Unavailable { reason: reason() },
+        // In etcd's words alone: how tonic prints a status is for programmers.
+        _ => Error::Engine {
+            context: "etcd refused the request".to_owned(),
+            source: text.trim_start_matches("etcdserver: ").into(),
+        },
     }
 }
 
@@ -53,6 +59,8 @@ pub(super) fn is_no_lease(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use croft_meta::Chain;
+
     use super::*;
 
     #[test]
@@ -64,10 +72,11 @@ mod tests {
             (Status::data_loss("etcdserver: corrupt cluster"), "read-only"),
             (Status::invalid_argument("etcdserver: too many operations in txn request"), "invalid"),
             (Status::unavailable("etcdserver: no leader"), "cannot be reached: etcd: no leader"),
-            (Status::permission_denied("etcdserver: permission denied"), "refused"),
+            (Status::permission_denied("etcdserver: permission denied"), "refused the request: permission denied"),
+            (Status::from_error("connection reset".into()), "cannot be reached: etcd: connection reset"),
         ];
         for (status, expected) in cases {
-            let text = error(&status).to_string();
+            let text = Chain(&error(&status)).to_string();
             assert!(text.contains(expected), "{status:?}: {text}");
         }
     }
