@@ -262,8 +262,12 @@ pub(super) fn is_stale_token(status: &Status) -> bool {
 
 /// Another member may do better.
 pub(super) fn is_member_failing(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
-        || (status.code() == Code::Unknown && std::error::Error::source(status).is_some())
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) || is_broken(status)
+}
+
+/// The connection failed, whatever code tonic has chosen for that: what etcd itself says has no deeper cause.
+pub(super) fn is_broken(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
 }
 
 /// The request did not reach etcd, or etcd refused before proposing it.

@@ -2,6 +2,7 @@
 
 use tonic::{Code, Status};
 
+use super::client::is_broken;
 use crate::Error;
 
 /// Everything that needs no further question to etcd.
@@ -12,6 +13,7 @@ pub(super) fn error(status: &Status) -> Error {
         None => format!("etcd: {}", text.trim_start_matches("etcdserver: ")),
     };
     match status.code() {
+        _ if is_broken(status) => Error::Unavailable { reason: reason() },
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Error::Unavailable { reason: reason() },
         Code::InvalidArgument if text.contains("too large") => Error::TooLarge { reason: reason() },
         Code::ResourceExhausted if text.contains("larger than max") => Error::TooLarge { reason: reason() },
@@ -62,6 +64,16 @@ mod tests {
     use croft_meta::Chain;
 
     use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_is_an_etcd_out_of_reach_with_its_cause() {
+        for kind in [std::io::ErrorKind::ConnectionReset, std::io::ErrorKind::BrokenPipe] {
+            let status = Status::from_error(Box::new(std::io::Error::new(kind, "snapped")));
+            let err = error(&status);
+            assert!(matches!(err, Error::Unavailable { .. }), "{status:?}: {err}");
+            assert!(err.to_string().contains("snapped"), "{err}");
+        }
+    }
 
     #[test]
     fn etcds_words_find_their_error() {
