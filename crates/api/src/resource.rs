@@ -112,7 +112,7 @@ pub struct Resource {
     /// Served versions, best first.
     pub versions: Vec<Version>,
     pub storage_version: String,
-    /// Where its objects are stored: `/registry/<storage_key>/[namespace/]name`, the key being
+    /// Where its objects are stored: `registry/<storage_key>/[namespace/]name`, the key being
     /// `<group or core>/<plural>`. Two resources may share one (events).
     pub storage_key: String,
     /// Verbs of the collection and its objects, as discovery lists them.

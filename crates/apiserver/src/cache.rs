@@ -27,7 +27,7 @@ pub(crate) use collection::{Change, Collection, Cursor};
 pub(crate) use object::Object;
 
 /// Every key of the API starts with this.
-pub(crate) const ROOT: &str = "/registry/";
+pub(crate) const ROOT: &str = "registry/";
 
 /// How long a read waits for the cache to catch up with the store before it gives up.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -262,7 +262,7 @@ pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
     }
 }
 
-/// `/registry/core/pods/ns/name` → (`core/pods`, `ns/name`).
+/// `registry/core/pods/ns/name` → (`core/pods`, `ns/name`).
 fn split_key(key: &str) -> Option<(&str, &str)> {
     let rest = key.strip_prefix(ROOT)?;
     let group_end = rest.find('/')?;
@@ -276,10 +276,10 @@ mod tests {
 
     #[test]
     fn keys_split_into_collection_and_id() {
-        assert_eq!(split_key("/registry/core/pods/ns/a"), Some(("core/pods", "ns/a")));
-        assert_eq!(split_key("/registry/core/nodes/n"), Some(("core/nodes", "n")));
-        assert_eq!(split_key("/registry/core/nodes/"), None);
-        assert_eq!(split_key("/other/core/nodes/n"), None);
+        assert_eq!(split_key("registry/core/pods/ns/a"), Some(("core/pods", "ns/a")));
+        assert_eq!(split_key("registry/core/nodes/n"), Some(("core/nodes", "n")));
+        assert_eq!(split_key("registry/core/nodes/"), None);
+        assert_eq!(split_key("other/core/nodes/n"), None);
     }
 
     #[test]
