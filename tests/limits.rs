@@ -48,6 +48,39 @@ async fn large_bodies_are_refused_before_they_are_read() {
     assert!(croft.process().resident_bytes().expect("memory") < 400 << 20);
 }
 
+/// As many large bodies as clients care to send, none of them ever complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_sent_bodies_take_little_memory_and_hold_up_nobody_else() {
+    let Some(croft) = start().await else { return };
+    let before = croft.process().resident_bytes().expect("memory");
+    let size = 3_000_000;
+    let head =
+        format!("POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n");
+    let body: std::sync::Arc<[u8]> = vec![b' '; size - 1000].into();
+    let (sent, mut arrivals) = tokio::sync::mpsc::channel(100);
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let mut stream = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+        let (head, body, sent) = (head.clone(), body.clone(), sent.clone());
+        senders.spawn(async move {
+            stream.write_all(head.as_bytes()).await.expect("writes");
+            stream.write_all(&body).await.expect("writes");
+            stream.flush().await.expect("flushes");
+            // Whoever listens is gone when the test is over.
+            let _ = sent.try_send(());
+            std::future::pending::<()>().await;
+        });
+    }
+    for _ in 0..12 {
+        arrivals.recv().await.expect("some are read");
+    }
+    let small = json!({"metadata": {"name": "small"}});
+    let made = croft.client().expect("a client").post(MAPS, &small).await.expect("an answer");
+    assert_eq!(made.status, 201);
+    let after = croft.process().resident_bytes().expect("memory");
+    assert!(after < before + (120 << 20), "memory went from {before} to {after}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_on_the_wire_is_answered_or_cut_and_hurts_nobody() {
     let Some(croft) = start().await else { return };

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use croft_meta::{ApiError, names};
 use http::Request;
+use http_body::Body as _;
 use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Answer, Body};
@@ -20,6 +21,8 @@ use crate::{negotiate, paths, subresources, verbs};
 
 /// Upstream's limit for request bodies.
 const BODY_LIMIT: usize = 3 << 20;
+/// Bodies up to this are read without asking how much memory others take.
+const SMALL_BODY: u64 = 64 << 10;
 /// How long anything but a watch may take, the reading of its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -135,6 +138,13 @@ async fn answer_request(
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
     }
+    let is_small = body.size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
+    let _room = if is_small || matches!(caller, Caller::Internal) {
+        None
+    } else {
+        // Never closed.
+        server.large_bodies.acquire().await.ok()
+    };
     let body = answer::read_body(body, BODY_LIMIT).await?;
     let call = Call::new(Arc::clone(server), user, info, query, parts.headers, body);
     let result = if call.info.is_resource { resource(&call).await } else { paths::answer(&call).await };

@@ -31,6 +31,8 @@ const CERT_CHECK: Duration = Duration::from_hours(1);
 const ADMIN_CERT_TTL: Duration = Duration::from_hours(365 * 24);
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
+/// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
+const MAX_LARGE_BODIES: usize = 16;
 
 /// What a server needs to start.
 #[derive(Debug)]
@@ -83,6 +85,8 @@ pub(crate) struct ApiServer {
     pub(crate) metrics: Metrics,
     pub(crate) event_lease: EventLease,
     pub(crate) in_flight: Semaphore,
+    /// Large bodies that may be in memory at a time.
+    pub(crate) large_bodies: Semaphore,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -214,6 +218,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         metrics: Metrics::new(),
         event_lease: EventLease::default(),
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
+        large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),

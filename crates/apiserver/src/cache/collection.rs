@@ -10,8 +10,9 @@ use tokio::sync::watch;
 
 use super::Object;
 
-/// The ring keeps at least this many changes, whatever their size ...
+/// The ring keeps at least this many changes, if they fit into that ...
 const HISTORY_MIN: usize = 128;
+const HISTORY_MIN_BYTES: usize = 32 << 20;
 /// ... at most this many ...
 const HISTORY_MAX: usize = 8_192;
 /// ... and in between as many as fit into this.
@@ -256,16 +257,67 @@ impl State {
         Some(Arc::new(Change { revision, object, previous: Some(previous), is_deletion: true }))
     }
 
+    fn history_is_too_long(&self) -> bool {
+        match self.history.len() {
+            0 | 1 => false,
+            2..=HISTORY_MIN => self.history_bytes > HISTORY_MIN_BYTES,
+            count => count > HISTORY_MAX || self.history_bytes > HISTORY_BYTES,
+        }
+    }
+
     fn remember(&mut self, change: Arc<Change>) {
         self.history_bytes += change.object.size();
         self.history.push_back(change);
-        while self.history.len() > HISTORY_MAX
-            || (self.history.len() > HISTORY_MIN && self.history_bytes > HISTORY_BYTES)
-        {
+        while self.history_is_too_long() {
             let Some(oldest) = self.history.pop_front() else { break };
             self.history_bytes -= oldest.object.size();
             self.forgotten = oldest.revision;
             self.first_sequence += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(collection: &Collection, revision: u64, size: usize) {
+        let value = format!(r#"{{"metadata":{{"name":"a"}},"data":"{}"}}"#, "x".repeat(size));
+        collection.apply("a", Revision(revision), Some(value.as_bytes()), false);
+    }
+
+    fn kept(collection: &Collection) -> usize {
+        collection.state.read().history.len()
+    }
+
+    #[test]
+    fn history_is_bounded_by_count_and_by_bytes() {
+        let of = |count: u64, size| {
+            let collection = Collection::new(Revision::ZERO);
+            (1..=count).for_each(|n| changed(&collection, n, size));
+            kept(&collection)
+        };
+        assert_eq!(of(9_000, 10), HISTORY_MAX);
+        assert_eq!(of(200, 100_000), HISTORY_MIN);
+        let large = of(60, 2 << 20);
+        assert!((10..=16).contains(&large), "{large}");
+    }
+
+    #[test]
+    fn starting_over_tells_every_watcher() {
+        let collection = Collection::new(Revision::ZERO);
+        changed(&collection, 1, 1);
+        let mut at_the_end = collection.cursor_after(Revision(1)).unwrap();
+        collection.start_over(Revision(5), |_| false);
+        assert!(collection.get("a").is_none());
+        assert_eq!(collection.changed_at(), Revision(5));
+        let lost = collection.read(&mut at_the_end, usize::MAX, &mut Vec::new()).unwrap_err();
+        assert_eq!(lost.oldest, Revision(5));
+        let mut fresh = collection.cursor_after(Revision(5)).unwrap();
+        changed(&collection, 6, 1);
+        let mut seen = Vec::new();
+        assert!(collection.read(&mut fresh, usize::MAX, &mut seen).unwrap());
+        assert_eq!(seen.len(), 1);
+        assert!(seen[0].previous.is_none());
     }
 }
