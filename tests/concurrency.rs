@@ -408,3 +408,32 @@ async fn a_changed_definition_counts_from_its_acknowledgement() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_come_free_go_to_the_definition_that_was_refused_them() {
+    on_both("refused", async |client, _| {
+        client.post(DEFINITIONS, &definition("f")).await.expect("an answer").ok().expect("created");
+        let mut second = definition("f");
+        second["metadata"]["name"] = json!("others.busy.example.com");
+        second["spec"]["names"]["plural"] = json!("others");
+        let refused = client.post(DEFINITIONS, &second).await.expect("an answer").ok().expect("created");
+        assert_eq!(refused["status"]["conditions"][0]["status"], "False", "{refused}");
+        let others = "/apis/busy.example.com/v1/others";
+        assert_eq!(client.get(others).await.expect("an answer").status, 404);
+        client.delete(&format!("{DEFINITIONS}/gizmos.busy.example.com")).await.expect("an answer");
+        eventually("the second definition is served", async || client.get(others).await?.ok()).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn protobuf_is_refused_where_there_is_none() {
+    on_both("wire", async |client, _| {
+        client.post(DEFINITIONS, &definition("f")).await.expect("an answer").ok().expect("created");
+        let call = Call::new(Method::POST, "/apis/busy.example.com/v1/namespaces/wire/gizmos");
+        let body: &[u8] = b"k8s\0\x0a\x04\x0a\x02v1";
+        let answer = client.send(call.body("application/vnd.kubernetes.protobuf", body)).await.expect("an answer");
+        assert_eq!((answer.status, reason(&answer).as_str()), (415, "UnsupportedMediaType"));
+    })
+    .await;
+}

@@ -40,11 +40,14 @@ pub(crate) fn default_old_objects(cache: &Cache, catalog: &Catalog) {
         let Some(definition) = definitions.get(&format!("{}.{}", resource.names.plural, resource.group)) else {
             continue;
         };
-        let Some(stored) = resource.version(&resource.storage_version).filter(|v| has_defaults(&v.schema)) else {
+        if !resource.versions.iter().any(|version| has_defaults(&version.schema)) {
             continue;
-        };
+        }
         cache.collection(&resource.storage_key).renew(definition.revision, |object| {
             let before = object.json();
+            // The version that it was stored in has the say, which need not be the one that is stored now.
+            let version = object::gvk(&before).version;
+            let stored = resource.version(&version).or_else(|| resource.version(&resource.storage_version))?;
             let mut after = before.clone();
             croft_schema::apply_defaults(&stored.schema, &mut after);
             (after != before).then(|| Object::new(object.id(), &encoding::to_stored(&after), object.revision))

@@ -101,6 +101,11 @@ fn require_object(value: Value) -> Result<Value, ApiError> {
 pub(crate) fn object(call: &Call, target: &Target, validation: FieldValidation) -> Result<Value, ApiError> {
     let (served, expected) = (&target.served, &target.gvk());
     let (body, content_type) = (&call.body, call.content_type());
+    if served.resource.is_custom && body_format(content_type)? == BodyFormat::Protobuf {
+        return Err(ApiError::unsupported_media_type(
+            "custom resources have no protobuf form - accepted media types include: application/json, application/yaml",
+        ));
+    }
     let mut decoded = parse_as(&expected.kind, body, content_type)?;
     if served.resource.is_custom {
         check_custom_type(&decoded.object, expected, body)?;
@@ -197,8 +202,29 @@ pub(crate) fn conform(served: &Served, expected: &Gvk, object: &mut Value) -> Re
     }
 }
 
+/// `3.0` is `3`, as in Go, which writes a number without the fraction that it does not have.
+fn whole_numbers(value: &mut Value) {
+    // Beyond this a float holds no fractions, and not every integer either.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() == 0.0 && float.abs() <= EXACT {
+                // Lossless within these bounds.
+                #[expect(clippy::cast_possible_truncation)]
+                let whole = float as i64;
+                *number = whole.into();
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The metadata of a custom resource is typed like everyone's; the rest is pruned.
 fn conform_custom(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
+    whole_numbers(object);
     let mut complaints = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         let unknown = croft_schema::decode(&croft_api::object_meta_schema(), metadata, "ObjectMeta")?;

@@ -92,6 +92,8 @@ pub(crate) fn with_revision(served: &[u8], revision: Revision) -> Bytes {
     out.freeze()
 }
 
+const START: &[u8] = b"{\"apiVersion\":\"";
+
 /// Rewrites the head of a served object: another `apiVersion` (all versions of a custom resource
 /// share one stored form), or no type at all (items in the list of a built-in kind).
 #[derive(Debug)]
@@ -108,14 +110,24 @@ impl Head {
 
     /// The two pieces that make the object with its new head.
     pub(crate) fn pieces<'a>(&'a self, served: &'a [u8]) -> (&'a [u8], &'a [u8]) {
-        match served.strip_prefix(self.stored.as_slice()) {
+        let rest = served.strip_prefix(self.stored.as_slice()).or_else(|| self.after_another_head(served));
+        match rest {
             Some(rest) => (&self.wanted, rest),
             None => (b"", served),
         }
     }
 
-    pub(crate) fn is_identity(&self) -> bool {
-        self.stored == self.wanted
+    /// Objects that were stored before their definition chose another version to store keep the head of their time.
+    fn after_another_head<'a>(&self, served: &'a [u8]) -> Option<&'a [u8]> {
+        let version = served.strip_prefix(START)?;
+        let end = memchr::memchr(b'"', version)?;
+        let kind = &self.stored[START.len() + memchr::memchr(b'"', &self.stored[START.len()..])?..];
+        version[end..].strip_prefix(kind)
+    }
+
+    /// Has the object this head already?
+    pub(crate) fn is_on(&self, served: &[u8]) -> bool {
+        self.wanted.len() > 1 && served.starts_with(&self.wanted)
     }
 }
 
@@ -158,5 +170,11 @@ mod tests {
         };
         assert_eq!(to(Some("a/v2"))["apiVersion"], "a/v2");
         assert_eq!(to(None), json!({"metadata": {"resourceVersion": "1"}}));
+
+        let older = to_served(&to_stored(&json!({"apiVersion": "a/v0", "kind": "X", "metadata": {}})), Revision(1));
+        let head = Head::new("a/v1", Some("a/v1"), "X");
+        assert!(head.is_on(&served) && !head.is_on(&older));
+        let (a, b) = head.pieces(&older);
+        assert_eq!([a, b].concat(), served);
     }
 }

@@ -195,11 +195,20 @@ fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
     }
 }
 
-/// A cached object, parsed, in the version that the target names.
+/// A cached object, parsed, in the version that the target names: without what that version does not know.
 pub(crate) fn in_version(stored: &Object, target: &Target) -> Value {
     let mut object = stored.json();
     convert(&mut object, target, &target.gvk());
+    if target.served.resource.is_custom {
+        croft_schema::prune_resource(&target.served.version().schema, &mut object);
+    }
     object
+}
+
+/// Can the stored bytes be the answer, but for their head?
+pub(crate) fn is_served_as_stored(target: &Target) -> bool {
+    let resource = &target.served.resource;
+    resource.behaviour.convert.is_none() && (!resource.is_custom || target.gvk().version == resource.storage_version)
 }
 
 fn to_stored(object: &Value, target: &Target) -> Bytes {
@@ -214,6 +223,7 @@ fn to_stored(object: &Value, target: &Target) -> Bytes {
     if resource.is_custom
         && let Some(stored) = resource.version(&resource.storage_version)
     {
+        croft_schema::prune_resource(&stored.schema, &mut object);
         croft_schema::apply_defaults(&stored.schema, &mut object);
     }
     encoding::to_stored(&object)

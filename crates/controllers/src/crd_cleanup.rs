@@ -7,7 +7,7 @@ use std::time::Duration;
 use croft_meta::time;
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ impl Definitions {
                 self.report(&definition, &done).await?;
                 self.release(name).await?;
                 self.waiting.lock().remove(name);
-                Ok(())
+                self.offer_names(name).await
             }
             Err(held) => {
                 let why = held.message.clone();
@@ -175,6 +175,20 @@ impl Definitions {
         failure::absent_is_none(self.api.patch_metadata(name, &params(), &Patch::Merge(patch)).await)?;
         Ok(())
     }
+
+    /// The names of a definition that went may be what others of its group were refused.
+    async fn offer_names(&self, gone: &str) -> Result<(), Error> {
+        let Some((_, group)) = gone.split_once('.') else { return Ok(()) };
+        for definition in self.api.list(&ListParams::default()).await?.items {
+            let name = definition.metadata.name.as_deref().unwrap_or_default();
+            let is_of_group = name.split_once('.').is_some_and(|(_, other)| other == group);
+            if is_of_group && has_condition(&definition, "NamesAccepted", "False") {
+                // Every write makes the server look at the names again.
+                failure::absent_is_none(self.api.patch(name, &params(), &Patch::Merge(json!({}))).await)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn params() -> PatchParams {
@@ -192,8 +206,12 @@ fn is_late(definition: &DynamicObject) -> bool {
 }
 
 fn is_established(definition: &DynamicObject) -> bool {
+    has_condition(definition, "Established", "True")
+}
+
+fn has_condition(definition: &DynamicObject, ty: &str, status: &str) -> bool {
     let conditions = definition.data.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|c| c["type"] == "Established" && c["status"] == "True")
+    conditions.into_iter().flatten().any(|c| c["type"] == ty && c["status"] == status)
 }
 
 /// The kind in any version that is served.

@@ -13,7 +13,7 @@ use crate::encoding::Head;
 use crate::negotiate::{Output, Shape};
 use crate::options::parse_revision;
 use crate::table;
-use crate::write::{in_version, storage_gvk};
+use crate::write::{in_version, is_served_as_stored, storage_gvk};
 
 /// The current object. With `resourceVersion=0` whatever the cache has; with a number not older than that.
 pub(crate) async fn find(call: &Call, target: &Target) -> Result<Arc<Object>, ApiError> {
@@ -30,10 +30,10 @@ pub(crate) async fn find(call: &Call, target: &Target) -> Result<Arc<Object>, Ap
 
 pub(crate) async fn get(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
     let found = find(call, target).await?;
-    if output == Output::JSON && target.served.resource.behaviour.convert.is_none() {
+    if output == Output::JSON && is_served_as_stored(target) {
         let head =
             Head::new(&storage_gvk(target).api_version(), Some(&target.gvk().api_version()), target.served.kind());
-        let body = if head.is_identity() {
+        let body = if head.is_on(&found.bytes) {
             found.bytes.clone()
         } else {
             let (first, rest) = head.pieces(&found.bytes);

@@ -21,7 +21,7 @@ use crate::options::ListOptions;
 use crate::table;
 use crate::verbs::get;
 use crate::verbs::selection::Selection;
-use crate::write::in_version;
+use crate::write::{in_version, is_served_as_stored};
 
 /// How long a list waits for a revision that is not there yet, as upstream.
 const FUTURE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -276,7 +276,7 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
         // Lists of custom resources always say where to go on, even if nowhere.
         metadata["continue"] = json!("");
     }
-    if output == Output::JSON && target.served.resource.behaviour.convert.is_none() {
+    if output == Output::JSON && is_served_as_stored(target) {
         let gzip = answer::accepts_gzip(&call.headers);
         return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));
     }

@@ -25,7 +25,7 @@ use crate::table;
 use crate::verbs::get;
 use crate::verbs::list::not_in_the_future;
 use crate::verbs::selection::Selection;
-use crate::write::{in_version, storage_gvk};
+use crate::write::{in_version, is_served_as_stored, storage_gvk};
 
 /// A chunk is sent when it has grown to this, however much there is to send.
 const CHUNK: usize = 64 << 10;
@@ -256,7 +256,7 @@ impl Watcher {
     }
 
     fn write_event(&mut self, out: &mut BytesMut, kind: &str, object: &Object) {
-        let is_stored_as_served = self.target.served.resource.behaviour.convert.is_none();
+        let is_stored_as_served = is_served_as_stored(&self.target);
         if self.shape == Shape::Whole && is_stored_as_served {
             let (first, rest) = self.head.pieces(&object.bytes);
             write_line(out, kind, &[first, rest]);
