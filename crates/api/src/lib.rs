@@ -10,6 +10,7 @@
 //!
 //! Pure: no I/O, no clock.
 
+mod blank;
 mod custom;
 mod defaults;
 mod go_json;
@@ -25,6 +26,7 @@ mod validate;
 mod view;
 mod wire;
 
+pub use blank::blank;
 pub use custom::{compare_versions, custom_resource};
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};

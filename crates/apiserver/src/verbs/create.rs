@@ -71,8 +71,9 @@ async fn create_named(
     prepare::stamp_new(server, target, &mut object)?;
     // Before admission: what the server adds belongs to nobody.
     if tracking == Tracking::Needed {
+        let blank = croft_api::blank(&target.gvk()).filter(|_| !target.served.resource.is_custom);
         prepare::with_write_context(server, target, &options.field_manager, |cx| {
-            croft_apply::track_update(cx, None, &mut object)
+            croft_apply::track_update(cx, blank.as_ref(), &mut object)
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
