@@ -1,7 +1,7 @@
 //! Disks that fill up or rot, an etcd that hangs, dies or forgets, and signals at bad moments.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Where the store has them.
+const STORED: &str = "registry/core/configmaps/default/";
 
 async fn start(store: StoreKind) -> Option<Croft> {
     let kind = if store == StoreKind::Etcd { ServerKind::Etcd } else { ServerKind::Embedded };
@@ -42,11 +45,20 @@ async fn next_name(watch: &mut Stream) -> String {
     event["object"]["metadata"]["name"].as_str().expect("a name").to_owned()
 }
 
-/// Runs `croft server` on `dir` until it ends by itself.
-fn run_to_its_end(dir: &Path) -> Output {
+fn spawn(dir: &Path) -> Process {
     let mut command = Command::new(croft_testkit::binary().expect("the program"));
     command.arg("server").arg("--data-dir").arg(dir).args(["--listen", "127.0.0.1:0"]);
-    command.output().expect("it runs")
+    Process::spawn("croft", command, &dir.join("test.log")).expect("it starts")
+}
+
+/// Runs `croft server` on `dir`, which must end by itself; gives how it ended and what it said last.
+async fn run_to_its_end(dir: &Path) -> String {
+    let mut process = spawn(dir);
+    eventually("it ends by itself", async || match process.check_running() {
+        Ok(()) => Err("it still runs"),
+        Err(ended) => Ok(ended.to_string()),
+    })
+    .await
 }
 
 /// etcd is there but says nothing: the worst of its faults, since no connection breaks.
@@ -156,7 +168,7 @@ async fn what_was_missed_and_forgotten_is_read_anew() {
     etcd.restart().await.expect("etcd starts again");
     let options = EtcdOptions { endpoints: vec![etcd.url.clone()], ..EtcdOptions::default() };
     let other = croft_store::Etcd::connect(options).await.expect("a second client");
-    let key = |name: &str| format!("/registry/core/configmaps/default/{name}");
+    let key = |name: &str| format!("{STORED}{name}");
     let kept = other.get(&key("kept")).await.expect("read").expect("it is there");
     let new = String::from_utf8(kept.value.to_vec()).expect("text").replace("kept", "new");
     let ops = vec![Op::Delete { key: key("gone") }, Op::Put { key: key("new"), value: Bytes::from(new), lease: None }];
@@ -182,7 +194,7 @@ async fn damage_ends_the_program_with_advice_and_no_core() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).expect("a store");
     let put = |n: usize| {
-        let key = format!("/registry/core/configmaps/default/c{n}");
+        let key = format!("{STORED}c{n}");
         let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{n}"), "namespace": "default"}, "data": {"needle": format!("in-haystack-{n}")}});
         store.txn(Txn {
             ops: vec![Op::Put { key, value: Bytes::from(value.to_string()), lease: None }],
@@ -198,9 +210,8 @@ async fn damage_ends_the_program_with_advice_and_no_core() {
     file[at] ^= 0x20;
     std::fs::write(&path, file).expect("written");
 
-    let output = run_to_its_end(dir.path());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let text = run_to_its_end(dir.path()).await;
+    assert!(text.contains("ended with exit status: 1;"), "{text}");
     let last = text.lines().last().unwrap_or_default();
     assert!(last.contains("store.db is damaged") && last.contains("put a snapshot of it in its place"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
@@ -214,15 +225,12 @@ async fn a_first_start_that_fails_does_not_use_up_the_password() {
     let dir = tempfile::tempdir().expect("a directory");
     let in_the_way = dir.path().join("kubeconfig");
     std::fs::create_dir(&in_the_way).expect("made");
-    let output = run_to_its_end(dir.path());
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let text = run_to_its_end(dir.path()).await;
+    assert!(text.contains("ended with exit status: 1;"), "{text}");
     assert!(text.contains("the admin kubeconfig could not be written"), "{text}");
 
     std::fs::remove_dir(&in_the_way).expect("removed");
-    let mut command = Command::new(croft_testkit::binary().expect("the program"));
-    command.arg("server").arg("--data-dir").arg(dir.path()).args(["--listen", "127.0.0.1:0"]);
-    let mut process = Process::spawn("croft", command, &dir.path().join("test.log")).expect("it starts");
+    let mut process = spawn(dir.path());
     eventually("it is ready", async || {
         process.check_running()?;
         let log = process.log_tail(100);
