@@ -54,6 +54,11 @@ pub(crate) fn render(output: Output, code: u16, value: &Value) -> Answer {
     {
         return bytes(code, output.content_type(), text);
     }
+    if output.is_pretty
+        && let Ok(text) = serde_json::to_vec_pretty(value)
+    {
+        return bytes(code, output.content_type(), text);
+    }
     json(code, value)
 }
 
@@ -159,4 +164,36 @@ pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Api
     whole.extend_from_slice(&first);
     whole.extend_from_slice(&rest);
     Ok(whole.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    async fn text_of(answer: Answer) -> String {
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn answers_are_written_as_asked_for() {
+        let value = json!({"a": {"b": 1}});
+        let table = [
+            (Output::JSON, "{\"a\":{\"b\":1}}\n"),
+            (Output { is_pretty: true, ..Output::JSON }, "{\n  \"a\": {\n    \"b\": 1\n  }\n}"),
+            (Output { format: Format::Yaml, ..Output::JSON }, "a:\n  b: 1\n"),
+        ];
+        for (output, expected) in table {
+            assert_eq!(text_of(render(output, 200, &value)).await, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_head_has_a_length_and_no_body() {
+        let answer = without_body(text(200, "ok"));
+        assert_eq!(answer.headers()[CONTENT_LENGTH], "2");
+        assert_eq!(text_of(answer).await, "");
+    }
 }

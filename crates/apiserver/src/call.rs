@@ -9,6 +9,7 @@ use http::header::{CONTENT_TYPE, USER_AGENT};
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, Served};
+use crate::negotiate::{self, Output};
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
 use crate::user::UserInfo;
@@ -58,6 +59,11 @@ impl Call {
 
     pub(crate) fn content_type(&self) -> &str {
         self.header(CONTENT_TYPE)
+    }
+
+    /// The form that the client wants its answer in.
+    pub(crate) fn output(&self) -> Result<Output, ApiError> {
+        Ok(Output { is_pretty: self.query.flag("pretty"), ..negotiate::output(&self.headers)? })
     }
 
     pub(crate) fn user_agent(&self) -> &str {

@@ -26,10 +26,12 @@ pub(crate) enum Format {
 pub(crate) struct Output {
     pub(crate) shape: Shape,
     pub(crate) format: Format,
+    /// `pretty=true`: indented, for people.
+    pub(crate) is_pretty: bool,
 }
 
 impl Output {
-    pub(crate) const JSON: Self = Self { shape: Shape::Whole, format: Format::Json };
+    pub(crate) const JSON: Self = Self { shape: Shape::Whole, format: Format::Json, is_pretty: false };
 
     /// The same form of writing, for what has no table: a `Status`, say.
     pub(crate) fn whole(self) -> Self {
@@ -120,7 +122,7 @@ fn supported(media: &MediaType<'_>) -> Option<Output> {
         ("PartialObjectMetadata" | "PartialObjectMetadataList", Some(version)) => Shape::Partial(version),
         _ => return None,
     };
-    Some(Output { shape, format })
+    Some(Output { shape, format, is_pretty: false })
 }
 
 /// What a request body is written in.

@@ -177,7 +177,7 @@ async fn resource(call: &Call) -> Result<Answer, ApiError> {
     if !target.served.resource.verbs.contains(&info.verb) {
         return Err(not_allowed());
     }
-    let output = negotiate::output(&call.headers)?;
+    let output = call.output()?;
     match info.verb {
         "get" => verbs::get::get(call, &target, output).await,
         "list" => verbs::list::list(call, &target, output).await,
@@ -208,7 +208,7 @@ pub(crate) fn not_allowed() -> ApiError {
 
 /// The object of a PUT or PATCH: 201 if the request created it.
 pub(crate) fn written(call: &Call, target: &Target, written: verbs::update::Written) -> Result<Answer, ApiError> {
-    let output = negotiate::output(&call.headers)?;
+    let output = call.output()?;
     verbs::get::object(call, target, output, if written.created { 201 } else { 200 }, written.object)
 }
 

@@ -8,7 +8,7 @@ use crate::call::{Call, Target};
 use crate::options::{DeleteOptions, WriteKind, WriteOptions};
 use crate::pipeline::{not_allowed, written};
 use crate::verbs::update::{Candidate, change};
-use crate::{decode, negotiate, verbs};
+use crate::{decode, verbs};
 
 /// A request for `<object>/<subresource>`.
 pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiError> {
@@ -30,7 +30,7 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
         ("finalize", _) => finalize(call, target).await,
         ("approval", "update") => approve(call, target).await,
         (_, "get") => {
-            let output = negotiate::output(&call.headers)?;
+            let output = call.output()?;
             verbs::get::get(call, target, output).await
         }
         (_, "update") => written(call, target, verbs::update::update(call, target).await?),
