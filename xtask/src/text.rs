@@ -30,7 +30,11 @@ pub(crate) fn check() -> Result<Vec<String>> {
 
 fn complaints(path: &str, line: &str) -> Vec<String> {
     let mut found = Vec::new();
-    if let Some(machine) = MACHINE_PATHS.iter().find(|machine| contains_path(line, machine)) {
+    // A guest's users have their homes too; its image is made of such paths.
+    let is_guest = path.starts_with("images/");
+    if let Some(machine) = MACHINE_PATHS.iter().find(|machine| contains_path(line, machine))
+        && !is_guest
+    {
         found.push(format!("a path of one machine: {machine}"));
     }
     let is_source = Path::new(path).extension().is_some_and(|extension| extension == "rs");
@@ -79,6 +83,7 @@ mod tests {
             ("/var/lib/croft".to_owned(), false),
         ] {
             assert_eq!(!complaints("a.md", &line).is_empty(), bad, "{line}");
+            assert!(complaints("images/tiny/test", &line).is_empty(), "{line}");
         }
     }
 
