@@ -15,6 +15,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     // 1: I/O, one subject each.
     ("store", 1, &[]),
     ("pki", 1, &[]),
+    ("qemu", 1, &[]),
     // 2: the server.
     ("apiserver", 2, &[]),
     // 3: those who act on objects, through the API alone.
