@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench conformance clean
+.PHONY: help run build test lint fmt bench conformance guest guest-test clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -14,7 +14,7 @@ ARGS ?=
 export CROFT_PYTHON ?= $(if $(filter /%,$(TARGET)),,$(CURDIR)/)$(TARGET)/venv/bin/python
 
 help: ## Print this menu
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
 	@scripts/install-packages run
@@ -50,6 +50,13 @@ conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers
 	@scripts/install-packages test
 	$(CARGO) build
 	@scripts/conformance
+
+guest: ## Build the small guest that the tests boot (docs/guest.md)
+	@scripts/install-packages guest
+	@images/tiny/build "$(TARGET)/guest/tiny.qcow2"
+
+guest-test: guest ## Boot that guest, by BIOS and by UEFI, and try all it promises
+	@images/tiny/test "$(TARGET)/guest/tiny.qcow2"
 
 clean: ## Remove what was built (not the data)
 	$(CARGO) clean
