@@ -60,16 +60,20 @@ fn disk_file(dir: &Path, name: &str, bytes: u64) -> PathBuf {
     path
 }
 
-/// Boots from a sector that writes a letter to the serial port and halts.
-fn boot_sector(dir: &Path) -> PathBuf {
+/// A disk whose boot sector is this code.
+fn boot_disk(dir: &Path, code: &[u8]) -> Disk {
     let path = disk_file(dir, "boot.img", 1 << 20);
     let mut sector = vec![0; 512];
-    // mov dx,0x3f8; mov al,'K'; out dx,al; hlt; jmp $-1
-    sector[..10].copy_from_slice(&[0xba, 0xf8, 0x03, 0xb0, b'K', 0xee, 0xf4, 0xeb, 0xfd, 0x90]);
+    sector[..code.len()].copy_from_slice(code);
     sector[510..].copy_from_slice(&[0x55, 0xaa]);
     fs::OpenOptions::new().write(true).open(&path).unwrap().write_all(&sector).unwrap();
-    path
+    Disk { boot_index: Some(1), ..Disk::new(id("root"), Source::File(path)) }
 }
+
+/// mov dx,0x3f8; mov al,'K'; out dx,al; hlt; jmp $-1: a letter on the serial port.
+const SAYS_K: &[u8] = &[0xba, 0xf8, 0x03, 0xb0, b'K', 0xee, 0xf4, 0xeb, 0xfd];
+/// mov dx,0x604; mov ax,0x2000; out dx,ax; hlt; jmp $-1: the chipset's power off.
+const POWERS_OFF: &[u8] = &[0xba, 0x04, 0x06, 0xb8, 0x00, 0x20, 0xef, 0xf4, 0xeb, 0xfd];
 
 #[tokio::test]
 async fn a_machine_lives_and_ends() {
@@ -272,8 +276,7 @@ async fn a_machine_with_everything_boots_and_is_seen_and_heard() {
     machine.smbios.serial = Some(",,x".into());
     machine.iothreads = 1;
     machine.hotplug_ports = 9;
-    let boot =
-        Disk { boot_index: Some(1), iothread: Some(0), ..Disk::new(id("root"), Source::File(boot_sector(&odd))) };
+    let boot = Disk { iothread: Some(0), ..boot_disk(&odd, SAYS_K) };
     let scsi = Disk {
         bus: Bus::Scsi,
         serial: Some("x,y".into()),
@@ -332,6 +335,33 @@ async fn a_machine_with_everything_boots_and_is_seen_and_heard() {
     let agent = Agent::new(&odd.join("qga")).with_sync_timeout(Duration::from_millis(50));
     let absent = agent.ping().await;
     assert!(matches!(absent, Err(AgentError::Absent)), "{absent:?}");
+}
+
+#[tokio::test]
+async fn a_guest_that_powers_off_is_kept_until_seen_or_ends() {
+    let dir = TempDir::new().unwrap();
+    let mut machine = machine();
+    machine.disks = vec![boot_disk(dir.path(), POWERS_OFF)];
+    for on_power_off in [OnPowerOff::Stay, OnPowerOff::Exit] {
+        machine.on_power_off = on_power_off;
+        let home = dir.path().join("vm");
+        let (process, qmp, mut events) = start(&home, &machine).await.unwrap();
+        let process = Killed(process);
+        qmp.cont().await.unwrap();
+        let event = events.wait_for("SHUTDOWN").await.unwrap();
+        assert_eq!(event.data["guest"], true);
+        if on_power_off == OnPowerOff::Stay {
+            // Whoever was not there to hear it finds it out all the same.
+            drop((qmp, events));
+            let (_, qmp, _events) = Process::adopt(&home, machine.uuid).await.unwrap();
+            let status = qmp.status().await.unwrap();
+            assert_eq!((status.running, status.status.as_str()), (false, "shutdown"));
+            qmp.quit().await.unwrap();
+        }
+        let exit = process.0.wait().await;
+        // In the other case two of us follow it, and the kernel tells one of them.
+        assert!(on_power_off == OnPowerOff::Stay || exit == Exit { code: Some(0), signal: None }, "{exit:?}");
+    }
 }
 
 #[tokio::test]
