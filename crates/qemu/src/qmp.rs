@@ -175,11 +175,17 @@ impl Qmp {
     ) -> Result<(Qmp, Events), QmpError> {
         let (read, write) = stream.into_split();
         let mut reader = wire::Reader::new(read);
-        let greeting = timeout_at(deadline, reader.next())
-            .await
-            .map_err(|_| timed_out("greeting", patience))?
-            .map_err(|source| QmpError::Connect { path: path.to_owned(), source })?
-            .ok_or(QmpError::Disconnected)?;
+        let greeting = loop {
+            let line = timeout_at(deadline, reader.next())
+                .await
+                .map_err(|_| timed_out("greeting", patience))?
+                .map_err(|source| QmpError::Connect { path: path.to_owned(), source })?
+                .ok_or(QmpError::Disconnected)?;
+            // What was under way for the connection before ours may still come first.
+            if line.get("event").is_none() && line.get("return").is_none() {
+                break line;
+            }
+        };
         let version = Version::deserialize(&greeting["QMP"]["version"]["qemu"])
             .map_err(|error| QmpError::Greeting { path: path.to_owned(), message: error.to_string() })?;
 

@@ -30,6 +30,8 @@ async fn connected() -> (Qmp, Events, Peer, tempfile::TempDir) {
     let serve = async {
         let (read, write) = listener.accept().await.unwrap().0.into_split();
         let mut peer = Peer { lines: BufReader::new(read).lines(), write };
+        // What was under way for the one before us may come even before the greeting.
+        peer.say(r#"{"event":"STOP","timestamp":{"seconds":1,"microseconds":1}}"#).await;
         peer.say(GREETING).await;
         let hello = peer.hear().await;
         assert_eq!(hello["execute"], "qmp_capabilities");
