@@ -16,16 +16,22 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("store", 1, &[]),
     ("pki", 1, &[]),
     ("qemu", 1, &[]),
+    ("net", 1, &[]),
+    ("block", 1, &[]),
+    ("image", 1, &[]),
+    ("reconcile", 1, &[]),
     // 2: the server.
     ("apiserver", 2, &[]),
     // 3: those who act on objects, through the API alone.
     ("controllers", 3, &[]),
+    ("agent", 3, &[]),
     // 4: the edge.
     ("cli", 4, &[]),
 ];
 
 /// Whoever acts on objects does so through the API, never beside it.
-const FORBIDDEN: &[(&str, &str)] = &[("controllers", "store"), ("controllers", "apiserver")];
+const FORBIDDEN: &[(&str, &str)] =
+    &[("controllers", "store"), ("controllers", "apiserver"), ("agent", "store"), ("agent", "apiserver")];
 
 /// For tests alone: everything may use it, but only as a dev-dependency.
 const TESTKIT: &str = "testkit";

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -10,10 +11,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::discovery::builtin;
-use crate::failure;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
 
 /// As upstream's: it owns the rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use croft_reconcile::failure;
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta, Preconditions};
 
 use crate::discovery::Kind;
-use crate::failure;
 
 /// One page of a listing; bounds memory.
 const PAGE: u32 = 500;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use croft_meta::time;
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
@@ -16,10 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::discovery::{Kind, builtin};
 use crate::objects::Gone;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
-use crate::{MANAGER, content, failure};
+use crate::{MANAGER, content};
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Objects that go one after another make for one look.

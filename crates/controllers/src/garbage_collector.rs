@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_reconcile::{Event, Keys, Loop, Tasks};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
@@ -25,9 +26,6 @@ use tokio_util::sync::CancellationToken;
 use self::graph::{Graph, Uid, Work};
 use crate::discovery::{Kind, Kinds};
 use crate::objects::Seen;
-use crate::reconcile::{Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::Event;
 
 /// Most of the time is spent waiting for the store, which commits the writes of one moment together.
 const WORKERS: usize = 20;
@@ -145,7 +143,7 @@ impl State {
         self.unknown.drain().collect()
     }
 
-    fn apply(&mut self, kind: &Kind, event: Event<crate::watch::Object>) -> Vec<Work> {
+    fn apply(&mut self, kind: &Kind, event: Event<croft_reconcile::Object>) -> Vec<Work> {
         let ty = self.graph.intern(&kind.resource.api_version, &kind.resource.kind);
         match event {
             Event::Restarted => {

@@ -4,30 +4,25 @@
 //! [`token_secret`], [`orphaned_pod`], [`cluster_role_aggregation`] and [`crd_cleanup`]. They read metadata alone wherever that is enough,
 //! and keep no copies of objects.
 //!
-//! Start reading at [`reconcile::Loop`], which drives them all, and [`watch`], which feeds them.
+//! Start reading at [`croft_reconcile`], which they all run on.
 
-mod backoff;
 mod cluster_role_aggregation;
 mod content;
 mod crd_cleanup;
 mod discovery;
-mod failure;
 mod garbage_collector;
 mod namespace;
 mod objects;
 mod orphaned_pod;
-mod reconcile;
 mod service_account;
-mod tasks;
 mod token_secret;
-mod watch;
 
+use croft_reconcile::Tasks;
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::objects::Everything;
-use crate::tasks::Tasks;
 
 /// Who the managed fields say it was; tools know to look past it.
 const MANAGER: &str = "kube-controller-manager";

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -18,13 +19,10 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use self::conditions::Findings;
+use crate::MANAGER;
 use crate::content::{self, Remaining};
 use crate::discovery::{Kind, Kinds, builtin};
 use crate::objects::Gone;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
-use crate::{MANAGER, failure};
 
 const FINALIZER: &str = "kubernetes";
 /// Objects that go one after another make for one look.

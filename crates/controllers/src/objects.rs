@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use croft_meta::Chain;
+use croft_reconcile::{Event, Object, Source, Tasks, watch};
 use futures::StreamExt;
 use kube::Client;
 use parking_lot::Mutex;
@@ -16,8 +17,6 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::discovery::{Kind, Kinds};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
 
 /// How many deletions a listener may lag behind before it must look at everything anew.
 const GONE: usize = 1024;

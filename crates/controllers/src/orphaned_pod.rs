@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
@@ -16,10 +17,6 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::discovery::builtin;
-use crate::failure;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
 
 /// A namespace and a name.
 type Key = (String, String);

@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
+use crate::MANAGER;
 use crate::discovery::builtin;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Source, watch};
-use crate::{MANAGER, failure};
 
 const ACCOUNT: &str = "default";
 const ROOT_CA: &str = "kube-root-ca.crt";
@@ -38,10 +36,10 @@ pub(crate) async fn run(client: Client, ca_pem: String, stop: CancellationToken)
     let mut tasks = Tasks::default();
     tasks.spawn(follow_namespaces(client.clone(), keys.clone()));
     let accounts = builtin("", "v1", "ServiceAccount", "serviceaccounts");
-    let accounts = Source { resource: accounts, fields: Some("metadata.name=default") };
+    let accounts = Source { resource: accounts, labels: None, fields: Some("metadata.name=default".to_owned()) };
     tasks.spawn(follow_objects(client.clone(), accounts, keys.clone()));
     let maps = builtin("", "v1", "ConfigMap", "configmaps");
-    let maps = Source { resource: maps, fields: Some("metadata.name=kube-root-ca.crt") };
+    let maps = Source { resource: maps, labels: None, fields: Some("metadata.name=kube-root-ca.crt".to_owned()) };
     tasks.spawn(follow_objects(client.clone(), maps, keys));
     let defaults = Arc::new(Defaults { client, ca_pem });
     let reconcile = |namespace: String| {

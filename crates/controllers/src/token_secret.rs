@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_reconcile::{Error, Event, Keys, Loop, Object, Observed, Source, Tasks, failure, watch};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -17,11 +18,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::MANAGER;
 use crate::discovery::builtin;
-use crate::reconcile::{Error, Keys, Loop};
-use crate::tasks::Tasks;
-use crate::watch::{Event, Object, Observed, Source, watch};
-use crate::{MANAGER, failure};
 
 const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
@@ -83,7 +81,8 @@ pub(crate) async fn run(client: Client, stop: CancellationToken) {
 impl Tokens {
     async fn follow_secrets(self: Arc<Self>, keys: Keys<Key>) {
         let resource = builtin("", "v1", "Secret", "secrets");
-        let source = Source { resource, fields: Some("type=kubernetes.io/service-account-token") };
+        let source =
+            Source { resource, labels: None, fields: Some("type=kubernetes.io/service-account-token".to_owned()) };
         let mut events = watch::<TokenSecret>(self.client.clone(), source);
         while let Some(event) = events.next().await {
             let metadata = match event {

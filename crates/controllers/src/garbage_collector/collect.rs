@@ -1,13 +1,12 @@
 //! The decision on one object: leave it, free it of owners that are gone, delete it, or let it go.
 
+use croft_reconcile::{Error, Meta};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ObjectMeta, PropagationPolicy};
 
 use super::Collector;
 use super::graph::{FOREGROUND, ORPHAN, Uid, View, Work};
 use crate::discovery::Kind;
-use crate::reconcile::Error;
-use crate::watch::Meta;
 
 /// What has become of an object's owners.
 #[derive(Debug, Default)]

@@ -3,11 +3,10 @@
 //! Only objects that matter are in here: those with owners, those that others name as owners, and those that wait for
 //! their dependants. An owner that has only been heard of is *presumed* until the server confirms it.
 
+use croft_reconcile::{Meta, OwnerReference};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-
-use crate::watch::{Meta, OwnerReference};
 
 pub(super) const ORPHAN: &str = "orphan";
 pub(super) const FOREGROUND: &str = "foregroundDeletion";

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use croft_reconcile::Error;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::Collector;
 use super::graph::{ORPHAN, Place, Uid, Work};
-use crate::reconcile::Error;
 
 /// How many dependants are freed at a time.
 const AT_A_TIME: usize = 16;

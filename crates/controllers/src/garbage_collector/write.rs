@@ -1,5 +1,6 @@
 //! What the collector asks of the server. Every write holds only for the object that was looked at.
 
+use croft_reconcile::{Error, failure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions,
@@ -12,8 +13,6 @@ use super::Collector;
 use super::graph::{Place, Uid};
 use crate::MANAGER;
 use crate::discovery::{Kind, builtin};
-use crate::failure;
-use crate::reconcile::Error;
 
 /// How often a change is tried anew at once when somebody else changed the object in between.
 const CONFLICTS: usize = 5;

@@ -10,28 +10,28 @@ fn code(error: &Error) -> Option<u16> {
     }
 }
 
-pub(crate) fn is_not_found(error: &Error) -> bool {
+pub fn is_not_found(error: &Error) -> bool {
     code(error) == Some(404)
 }
 
-pub(crate) fn is_conflict(error: &Error) -> bool {
+pub fn is_conflict(error: &Error) -> bool {
     code(error) == Some(409)
 }
 
 /// The wanted state is no longer in the server's history.
-pub(crate) fn is_gone(error: &Error) -> bool {
+pub fn is_gone(error: &Error) -> bool {
     code(error) == Some(410)
 }
 
 /// Nothing can be created in a namespace that is on its way out.
-pub(crate) fn is_namespace_terminating(error: &Error) -> bool {
+pub fn is_namespace_terminating(error: &Error) -> bool {
     let Error::Api(status) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 403 && causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// What a user should read.
-pub(crate) fn message(error: &Error) -> String {
+pub fn message(error: &Error) -> String {
     match error {
         Error::Api(status) => status.message.clone(),
         other => Chain(other).to_string(),
@@ -39,7 +39,7 @@ pub(crate) fn message(error: &Error) -> String {
 }
 
 /// An answer whose object may be missing.
-pub(crate) fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+pub fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_not_found(&error) => Ok(None),

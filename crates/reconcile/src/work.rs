@@ -23,10 +23,10 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// Where keys go in.
 #[derive(Debug)]
-pub(crate) struct Keys<K>(mpsc::Sender<(K, Duration)>);
+pub struct Keys<K>(mpsc::Sender<(K, Duration)>);
 
 /// Where they come out.
-pub(crate) type Received<K> = mpsc::Receiver<(K, Duration)>;
+pub type Received<K> = mpsc::Receiver<(K, Duration)>;
 
 impl<K> Clone for Keys<K> {
     fn clone(&self) -> Self {
@@ -35,13 +35,13 @@ impl<K> Clone for Keys<K> {
 }
 
 impl<K> Keys<K> {
-    pub(crate) fn channel() -> (Self, Received<K>) {
+    pub fn channel() -> (Self, Received<K>) {
         let (keys, received) = mpsc::channel(KEYS);
         (Self(keys), received)
     }
 
     /// Has the key worked on, after a while at the latest. Does nothing once the loop has ended.
-    pub(crate) async fn send(&self, key: K, wait: Duration) {
+    pub async fn send(&self, key: K, wait: Duration) {
         if self.0.send((key, wait)).await.is_err() {
             tracing::trace!("work came after the end");
         }
@@ -50,7 +50,7 @@ impl<K> Keys<K> {
 
 /// A failure that is tried again, ever more slowly.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     #[error("the API server refused")]
     Api(#[from] kube::Error),
     /// Not a failure: something must happen first, and whoever sees it happen sends the key. Looked at again now and then
@@ -60,24 +60,24 @@ pub(crate) enum Error {
 }
 
 /// What names a piece of work.
-pub(crate) trait Key: Clone + Debug + Eq + Hash + Ord + Send + 'static {}
+pub trait Key: Clone + Debug + Eq + Hash + Ord + Send + 'static {}
 
 impl<K: Clone + Debug + Eq + Hash + Ord + Send + 'static> Key for K {}
 
 /// How the loop runs.
 #[derive(Debug)]
-pub(crate) struct Loop {
-    pub(crate) name: &'static str,
+pub struct Loop {
+    pub name: &'static str,
     /// How many keys are worked on at a time.
-    pub(crate) workers: usize,
-    pub(crate) stop: CancellationToken,
+    pub workers: usize,
+    pub stop: CancellationToken,
 }
 
 impl Loop {
     /// Runs until the token stops it, or nobody can send keys any more. A key comes with how long it can wait: if it
     /// comes again in the meantime, that counts as one. Work starts when `gate` resolves. A key that arrives while it is
     /// being worked on is worked on once more.
-    pub(crate) async fn run<K, F, W>(self, mut keys: Received<K>, gate: impl Future<Output = ()>, reconcile: F)
+    pub async fn run<K, F, W>(self, mut keys: Received<K>, gate: impl Future<Output = ()>, reconcile: F)
     where
         K: Key,
         F: Fn(K) -> W,
@@ -193,7 +193,7 @@ impl<K: Key> Queue<K> {
     }
 
     fn delay(&mut self, key: &K) -> Duration {
-        self.backoffs.entry(key.clone()).or_default().next()
+        self.backoffs.entry(key.clone()).or_default().next_delay()
     }
 
     /// Without `retry` the work is done, and the next failure counts as the first.

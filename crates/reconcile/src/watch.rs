@@ -9,8 +9,8 @@ use croft_meta::Chain;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta_v1;
-use kube::Client;
 use kube::api::{ApiResource, ObjectMeta, WatchEvent, WatchParams};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ const WORTH_A_WARNING: Duration = Duration::from_secs(2);
 
 /// What happens to the objects of one kind.
 #[derive(Clone, Debug)]
-pub(crate) enum Event<T> {
+pub enum Event<T> {
     /// All objects that are there follow, then [`Event::Synced`]. What was known before may be gone.
     Restarted,
     Applied(T),
@@ -36,31 +36,31 @@ pub(crate) enum Event<T> {
 }
 
 /// Something read from a watch.
-pub(crate) trait Observed: Clone + DeserializeOwned + Send + 'static {
+pub trait Observed: Clone + DeserializeOwned + Send + 'static {
     fn resource_version(&self) -> &str;
 }
 
 /// The metadata that controllers look at.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
-    pub(crate) name: Box<str>,
-    pub(crate) namespace: Box<str>,
-    pub(crate) uid: Box<str>,
-    pub(crate) resource_version: Box<str>,
+pub struct Meta {
+    pub name: Box<str>,
+    pub namespace: Box<str>,
+    pub uid: Box<str>,
+    pub resource_version: Box<str>,
     deletion_timestamp: Option<IgnoredAny>,
-    pub(crate) finalizers: Vec<Box<str>>,
-    pub(crate) owner_references: Vec<OwnerReference>,
+    pub finalizers: Vec<Box<str>>,
+    pub owner_references: Vec<OwnerReference>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct OwnerReference {
-    pub(crate) api_version: Box<str>,
-    pub(crate) kind: Box<str>,
-    pub(crate) name: Box<str>,
-    pub(crate) uid: Box<str>,
-    pub(crate) block_owner_deletion: Option<bool>,
+pub struct OwnerReference {
+    pub api_version: Box<str>,
+    pub kind: Box<str>,
+    pub name: Box<str>,
+    pub uid: Box<str>,
+    pub block_owner_deletion: Option<bool>,
 }
 
 impl From<&ObjectMeta> for Meta {
@@ -91,19 +91,19 @@ impl From<&meta_v1::OwnerReference> for OwnerReference {
 }
 
 impl Meta {
-    pub(crate) fn is_being_deleted(&self) -> bool {
+    pub fn is_being_deleted(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    pub(crate) fn has_finalizer(&self, name: &str) -> bool {
+    pub fn has_finalizer(&self, name: &str) -> bool {
         self.finalizers.iter().any(|finalizer| **finalizer == *name)
     }
 }
 
 /// An object of which only the metadata is known.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Object {
-    pub(crate) metadata: Meta,
+pub struct Object {
+    pub metadata: Meta,
 }
 
 impl Observed for Object {
@@ -114,20 +114,56 @@ impl Observed for Object {
 
 /// What to watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) resource: ApiResource,
-    pub(crate) fields: Option<&'static str>,
+pub struct Source {
+    pub resource: ApiResource,
+    pub labels: Option<String>,
+    pub fields: Option<String>,
 }
 
 impl Source {
-    pub(crate) fn all(resource: ApiResource) -> Self {
-        Self { resource, fields: None }
+    pub fn all(resource: ApiResource) -> Self {
+        Self { resource, labels: None, fields: None }
+    }
+
+    /// All objects of a kind that the compiler knows.
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self {
+        Self::all(ApiResource::erase::<K>(&()))
     }
 }
 
+/// A whole object.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Whole<K>(pub K);
+
+impl<K: Resource + Clone + DeserializeOwned + Send + 'static> Observed for Whole<K> {
+    fn resource_version(&self) -> &str {
+        self.0.meta().resource_version.as_deref().unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Metadata,
+    Whole,
+}
+
 /// Follows the metadata of all objects of a kind, in all namespaces. The stream has no end; dropping it closes the watch.
-pub(crate) fn watch<T: Observed>(client: Client, source: Source) -> Pin<Box<dyn Stream<Item = Event<T>> + Send>> {
-    let watcher = Watcher { client, source, version: None, open: None, is_listing: false, backoff: Backoff::default() };
+pub fn watch<T: Observed>(client: Client, source: Source) -> Pin<Box<dyn Stream<Item = Event<T>> + Send>> {
+    follow(client, source, Part::Metadata)
+}
+
+/// As [`watch`], with all that the objects are.
+pub fn watch_whole<K>(client: Client, source: Source) -> Pin<Box<dyn Stream<Item = Event<Whole<K>>> + Send>>
+where
+    K: Resource + Clone + DeserializeOwned + Send + 'static,
+{
+    follow(client, source, Part::Whole)
+}
+
+fn follow<T: Observed>(client: Client, source: Source, part: Part) -> Pin<Box<dyn Stream<Item = Event<T>> + Send>> {
+    let backoff = Backoff::default();
+    let watcher = Watcher { client, source, part, version: None, open: None, is_listing: false, backoff };
     Box::pin(stream::unfold(watcher, |mut watcher| async move {
         let event = watcher.next().await;
         Some((event, watcher))
@@ -139,6 +175,7 @@ type Lines<T> = BoxStream<'static, Result<WatchEvent<T>, kube::Error>>;
 struct Watcher<T> {
     client: Client,
     source: Source,
+    part: Part,
     /// Where to resume; none if the objects must be listed first.
     version: Option<String>,
     open: Option<(Lines<T>, Instant)>,
@@ -166,7 +203,7 @@ impl<T: Observed> Watcher<T> {
                 None => {
                     self.open = None;
                     if since.elapsed() < ORDINARY_LIFE {
-                        tokio::time::sleep(self.backoff.next()).await;
+                        tokio::time::sleep(self.backoff.next_delay()).await;
                     }
                 }
             }
@@ -190,13 +227,17 @@ impl<T: Observed> Watcher<T> {
 
     async fn request(&mut self) -> Result<Lines<T>, kube::Error> {
         let mut params = if self.is_listing { WatchParams::streaming_lists() } else { WatchParams::default() };
-        params.field_selector = self.source.fields.map(str::to_owned);
+        params.label_selector.clone_from(&self.source.labels);
+        params.field_selector.clone_from(&self.source.fields);
         let resource = &self.source.resource;
         let root = if resource.group.is_empty() { "/api" } else { "/apis" };
         let path = format!("{root}/{}/{}", resource.api_version, resource.plural);
-        let request = kube::core::Request::new(path)
-            .watch_metadata(&params, self.version.as_deref().unwrap_or_default())
-            .map_err(kube::Error::BuildRequest)?;
+        let (request, version) = (kube::core::Request::new(path), self.version.as_deref().unwrap_or_default());
+        let request = match self.part {
+            Part::Metadata => request.watch_metadata(&params, version),
+            Part::Whole => request.watch(&params, version),
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?;
         Ok(self.client.request_events::<T>(request).await?.boxed())
     }
 
@@ -236,7 +277,7 @@ impl<T: Observed> Watcher<T> {
         if failure::is_gone(error) {
             self.version = None;
         }
-        let delay = self.backoff.next();
+        let delay = self.backoff.next_delay();
         let kind = &self.source.resource.kind;
         if delay < WORTH_A_WARNING {
             tracing::debug!(kind, error = %Chain(error), ?delay, "a watch was interrupted");

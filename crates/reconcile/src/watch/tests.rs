@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::discovery::builtin;
 
 /// A server that answers each request with the next of its scripted answers, and then with nothing.
 #[derive(Clone, Default)]
@@ -57,7 +56,7 @@ fn status(code: u16) -> Value {
 }
 
 async fn events(script: &Script, count: usize) -> Vec<String> {
-    let source = Source::all(builtin("", "v1", "ConfigMap", "configmaps"));
+    let source = Source::of::<k8s_openapi::api::core::v1::ConfigMap>();
     let events = watch::<Object>(script.client(), source).take(count);
     let shown = events.map(|event| match event {
         Event::Restarted => "restarted".to_owned(),

@@ -7,18 +7,18 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Doubles with each failure.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    pub(crate) fn next(&mut self) -> Duration {
+    pub fn next_delay(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = self.failures.saturating_add(1);
         FIRST.saturating_mul(factor).min(LONGEST)
     }
 
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
@@ -30,13 +30,13 @@ mod tests {
     #[test]
     fn delays_double_up_to_a_minute() {
         let mut backoff = Backoff::default();
-        let delays: Vec<u128> = (0..4).map(|_| backoff.next().as_millis()).collect();
+        let delays: Vec<u128> = (0..4).map(|_| backoff.next_delay().as_millis()).collect();
         assert_eq!(delays, [20, 40, 80, 160]);
         for _ in 0..100 {
-            backoff.next();
+            backoff.next_delay();
         }
-        assert_eq!(backoff.next(), LONGEST);
+        assert_eq!(backoff.next_delay(), LONGEST);
         backoff.reset();
-        assert_eq!(backoff.next(), FIRST);
+        assert_eq!(backoff.next_delay(), FIRST);
     }
 }

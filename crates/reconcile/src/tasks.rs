@@ -7,15 +7,15 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 /// A set of tasks. They end with it. One that panics takes the process with it: going on without a controller would be
 /// worse, as nobody would notice.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks(JoinSet<()>);
+pub struct Tasks(JoinSet<()>);
 
 impl Tasks {
-    pub(crate) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
+    pub fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.0.spawn(task)
     }
 
     /// Waits until a task has ended; forever if there is none. Cancel-safe.
-    pub(crate) async fn watch_over(&mut self) {
+    pub async fn watch_over(&mut self) {
         match self.0.join_next().await {
             Some(ended) => check(ended),
             None => std::future::pending().await,
@@ -23,7 +23,7 @@ impl Tasks {
     }
 
     /// Waits until all have ended.
-    pub(crate) async fn finish(mut self) {
+    pub async fn finish(mut self) {
         while let Some(ended) = self.0.join_next().await {
             check(ended);
         }

@@ -1,0 +1,1 @@
+//! What runs on every node: virtual machines, their networks, volumes and images.

@@ -1,0 +1,1 @@
+//! Pools and volumes on this host's disks.

@@ -1,0 +1,1 @@
+//! Disk images: fetched, checked, unpacked, converted.
