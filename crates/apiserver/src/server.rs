@@ -1,6 +1,6 @@
 //! The server as a whole: its parts, its start and its end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use croft_meta::{ApiError, Chain, Revision};
 use croft_pki::kubeconfig::Credentials;
-use croft_pki::{Ca, CertResolver, Kubeconfig, Secret, ServerNames, ServingCert, TokenSigner};
+use croft_pki::{AgentTls, Ca, CertResolver, Kubeconfig, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
@@ -183,6 +183,11 @@ impl Running {
         self.server.ca.cert_pem()
     }
 
+    /// What the agent of a node serves with: a certificate of this server's authority, good for a year.
+    pub fn agent_identity(&self, node: &str, addresses: &[IpAddr]) -> Result<AgentTls, croft_pki::Error> {
+        self.server.ca.issue_agent(node, addresses, Timestamp::now())
+    }
+
     /// Cancelled when the server stops.
     pub fn stopping(&self) -> CancellationToken {
         self.server.stopping()
@@ -239,7 +244,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
 
     let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now).map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
-        config.extra_names.into_iter().partition(|name| name.parse::<std::net::IpAddr>().is_ok());
+        config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
     let ips =
         ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
     let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
@@ -338,7 +343,7 @@ fn own_host_name() -> Option<String> {
 }
 
 /// The address this machine would use to reach others. No packet is sent: connecting a datagram socket only picks a route.
-fn own_address() -> Option<std::net::IpAddr> {
+fn own_address() -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
     socket.local_addr().ok().map(|addr| addr.ip())

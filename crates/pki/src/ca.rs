@@ -127,10 +127,21 @@ impl Ca {
         Arc::clone(&self.roots)
     }
 
-    /// A serving certificate for these names and addresses, good for a year.
+    /// The API server's serving certificate for these names and addresses, good for a year.
     pub fn issue_server(&self, names: &[String], ips: &[IpAddr], now: Timestamp) -> Result<Issued> {
-        let failed = |source| Error::Issue { subject: "the API server".to_owned(), source };
-        let mut params = params(common_name("croft-apiserver"), SERVER_LIFE, now)?;
+        self.issue_serving("croft-apiserver", names, ips, now)
+    }
+
+    /// A serving certificate for these names and addresses, good for a year.
+    pub(crate) fn issue_serving(
+        &self,
+        subject: &str,
+        names: &[String],
+        ips: &[IpAddr],
+        now: Timestamp,
+    ) -> Result<Issued> {
+        let failed = |source| Error::Issue { subject: format!("the server {subject}"), source };
+        let mut params = params(common_name(subject), SERVER_LIFE, now)?;
         for name in names {
             params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into().map_err(failed)?));
         }
@@ -138,7 +149,7 @@ impl Ca {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        let key = generate_key("the API server")?;
+        let key = generate_key(subject)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
         Ok(Issued {
             cert_pem: cert.pem(),

@@ -3,6 +3,7 @@
 //! - [`Ca`] signs serving and client certificates and says who a client certificate belongs to.
 //! - [`ServingCert`] and [`CertResolver`] keep the server's own certificate fresh without a restart.
 //! - [`tls::server_config`] is how a listener speaks TLS.
+//! - [`node`] is how the API server and the agents of the nodes know each other.
 //! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
 //! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
 //!
@@ -17,6 +18,7 @@ pub mod client_cert;
 mod error;
 mod file;
 pub mod kubeconfig;
+pub mod node;
 pub mod password;
 pub mod secret;
 pub mod service_account;
@@ -29,6 +31,7 @@ pub use ca::{Ca, Issued};
 pub use client_cert::{ClientCertError, Identity};
 pub use error::{Error, Result};
 pub use kubeconfig::Kubeconfig;
+pub use node::AgentTls;
 pub use secret::Secret;
 pub use service_account::{BoundObject, TokenError, TokenRequest, TokenSigner, VerifiedToken};
 pub use serving::{ServerNames, ServingCert};
