@@ -17,7 +17,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::accel::Accel;
-use crate::spec::{Bus, Chipset, Id, Machine, OnPowerOff, SpecError};
+use crate::spec::{Bus, Chipset, FdSet, Id, Listener, Machine, OnPowerOff, SpecError};
 
 /// The arguments after the program's name, without what concerns control (see [`crate::process`]).
 pub fn command_line(machine: &Machine, accel: Accel) -> Result<Vec<String>, SpecError> {
@@ -28,6 +28,9 @@ pub fn command_line(machine: &Machine, accel: Accel) -> Result<Vec<String>, Spec
     // What an escape from the guest would need: new programs, new rights, other processes' resources.
     args.words(&["-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"]);
     args.words(&["-msg", "timestamp=on"]);
+    for FdSet { set, fd } in &machine.fd_sets {
+        args.words(&["-add-fd", &format!("fd={fd},set={set}")]);
+    }
     system::add(&mut args, machine, accel)?;
     if machine.on_power_off == OnPowerOff::Stay {
         args.words(&["-action", "shutdown=pause"]);
@@ -71,9 +74,24 @@ fn check_ids(machine: &Machine) -> Result<(), SpecError> {
 
 /// Names that we give to controllers, ports and objects.
 fn is_ours(id: &str) -> bool {
-    const FIXED: [&str; 12] =
-        ["agent", "balloon", "qmp", "ram", "rng", "serial", "serial-bus", "tpm", "usb", "video", "vsock", "watchdog"];
-    const NUMBERED: [&str; 7] = ["input.", "iothread", "pflash", "port", "sata", "scsi", "spare"];
+    const FIXED: [&str; 15] = [
+        "agent",
+        "audio",
+        "balloon",
+        "panic",
+        "qmp",
+        "ram",
+        "rng",
+        "serial",
+        "serial-bus",
+        "sound",
+        "tpm",
+        "usb",
+        "video",
+        "vsock",
+        "watchdog",
+    ];
+    const NUMBERED: [&str; 8] = ["input.", "iothread", "pflash", "port", "sata", "scsi", "spare", "usbredir"];
     let has_number = |prefix: &str| {
         id.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
@@ -144,9 +162,16 @@ impl Arguments {
     }
 
     /// A unix socket that QEMU listens on, as a chardev.
-    fn socket_chardev(&mut self, id: &str, socket: &Path, log: Option<&Path>) -> Result<(), SpecError> {
-        let path = path_text("socket", socket)?;
-        let mut pairs = vec![("path", path), ("server", "on"), ("wait", "off")];
+    fn socket_chardev(&mut self, id: &str, socket: &Listener, log: Option<&Path>) -> Result<(), SpecError> {
+        let number;
+        let place = match socket {
+            Listener::Path(path) => ("path", path_text("socket", path)?),
+            Listener::Fd(fd) => {
+                number = fd.to_string();
+                ("fd", number.as_str())
+            }
+        };
+        let mut pairs = vec![place, ("server", "on"), ("wait", "off")];
         if let Some(log) = log {
             pairs.extend([("logfile", path_text("log", log)?), ("logappend", "on")]);
         }
@@ -191,6 +216,7 @@ fn word<'a>(what: &'static str, text: &'a str) -> Result<&'a str, SpecError> {
 fn needs_usb(machine: &Machine) -> bool {
     use crate::spec::Input;
     machine.disks.iter().any(|disk| disk.bus == Bus::Usb)
+        || !machine.usb_redirections.is_empty()
         || machine.inputs.iter().any(|input| matches!(input, Input::UsbTablet | Input::UsbKeyboard))
 }
 

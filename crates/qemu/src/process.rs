@@ -6,22 +6,24 @@
 //! |---|---|
 //! | `qmp.sock` | the control socket; we listen on it before QEMU exists, so nobody has to wait for it to appear |
 //! | `process.json` | which process it is, with its start time: a number alone may be somebody else's by now |
-//! | `qemu.pid` | QEMU's own note, which also marks its command line as belonging here |
 //! | `qemu.log` | what QEMU says on its standard error |
 //!
 //! QEMU starts stopped: the caller connects what it must and then says [`Qmp::cont`]. It runs in a session of its own
 //! (by `setsid`), so neither our end nor our terminal's is its own. Standard input is the control socket; other
-//! descriptors get the numbers that the machine's spec names.
+//! descriptors get the numbers that the machine's spec names. The directory is ours alone: a QEMU that runs as another
+//! user ([`Confinement`]) has everything it needs in its descriptors. The directory's name is in its environment, by
+//! which it is found even if we died before we could write down its number.
 
+mod confine;
 mod proc;
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use command_fds::{CommandFdExt, FdMapping};
@@ -38,11 +40,16 @@ use crate::qmp::{Events, Qmp, QmpError};
 use crate::spec::{Machine, SpecError};
 use proc::Record;
 
+pub use confine::{Confinement, User};
+
 /// From exec to the control connection. Tens of milliseconds, unless the host is swamped or locks much memory.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// An adopted QEMU that does not answer is stuck, or somebody else holds its connection.
 pub const ADOPT_TIMEOUT: Duration = Duration::from_secs(10);
 const LOG_TAIL: u64 = 4096;
+/// What QEMU may have said before the older part is dropped.
+const LOG_LIMIT: u64 = 1 << 20;
+const LOG_KEPT: u64 = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
@@ -96,6 +103,18 @@ pub struct Launch<'a> {
     pub accel: Accel,
     /// Descriptors with the numbers that they have in QEMU, 3 or more.
     pub fds: Vec<(i32, OwnedFd)>,
+    pub confinement: &'a Confinement,
+}
+
+/// A program beside QEMU that serves the same machine, such as its TPM. It must end by itself when QEMU does.
+#[derive(Debug)]
+pub struct Companion<'a> {
+    pub binary: &'a Path,
+    /// The machine's directory.
+    pub dir: &'a Path,
+    pub args: Vec<String>,
+    pub fds: Vec<(i32, OwnedFd)>,
+    pub confinement: &'a Confinement,
 }
 
 /// How a process ended. Only its parent learns more than that it did.
@@ -128,9 +147,9 @@ impl Process {
         if let Some(found) = find(&dir).await? {
             return Err(ProcessError::AlreadyRunning { dir, pid: found.pid });
         }
+        let uuid = launch.machine.uuid;
         let plan = Plan::new(launch)?;
-        let uuid = plan.uuid;
-        let pid = blocking(&dir, move || plan.spawn()).await?;
+        let pid = blocking(&dir, move || plan.start()).await?;
         let process = Process::follow(pid, &dir)?;
         match process.introduce(uuid).await {
             Ok((qmp, events)) => Ok((process, qmp, events)),
@@ -240,6 +259,33 @@ pub async fn leftovers(root: &Path) -> Result<Vec<Leftover>, ProcessError> {
     .await
 }
 
+/// Starts a machine's companion. Nobody waits for it, but it leaves no zombie.
+pub async fn start_companion(companion: Companion<'_>) -> Result<(), ProcessError> {
+    let dir = companion.dir.to_owned();
+    let plan = Plan {
+        binary: companion.binary.to_owned(),
+        dir: dir.clone(),
+        args: companion.args,
+        fds: companion.fds,
+        confinement: companion.confinement.clone(),
+    };
+    let pid = blocking(&dir, move || plan.spawn(Stdio::null())).await?;
+    Process::follow(pid, &dir).map(drop)
+}
+
+/// Ends everything that was started for a directory: QEMU and its companions.
+pub async fn kill_all(dir: &Path) -> Result<(), ProcessError> {
+    let marked = dir.to_owned();
+    let pids = blocking(dir, move || proc::marked(&marked).map_err(prepare(&marked))).await?;
+    for pid in pids {
+        // One that has ended in the meantime is what was wanted.
+        let Ok(process) = Process::follow(pid, dir) else { continue };
+        process.kill();
+        process.wait().await;
+    }
+    Ok(())
+}
+
 /// Removes a machine's directory, unless its QEMU still runs. One that is not there is as good as removed.
 pub async fn remove(dir: &Path) -> Result<(), ProcessError> {
     if let Some(found) = find(dir).await? {
@@ -284,52 +330,57 @@ fn prepare(path: &Path) -> impl Fn(std::io::Error) -> ProcessError + use<> {
 struct Plan {
     binary: PathBuf,
     dir: PathBuf,
-    uuid: Uuid,
     args: Vec<String>,
     fds: Vec<(i32, OwnedFd)>,
+    confinement: Confinement,
 }
 
 impl Plan {
     fn new(launch: Launch<'_>) -> Result<Plan, ProcessError> {
         let mut args = command_line(launch.machine, launch.accel)?;
-        let pid_file = proc::pid_file(launch.dir);
-        path_text("machine directory", &pid_file)?;
+        path_text("machine directory", launch.dir)?;
         let control = key_values(&[("id", "qmp"), ("fd", "0"), ("server", "on"), ("wait", "off")])?;
         args.extend(["-chardev".to_owned(), format!("socket,{control}")]);
-        args.extend(["-mon", "chardev=qmp,mode=control", "-S", "-pidfile"].map(str::to_owned));
-        args.push(pid_file.to_string_lossy().into_owned());
+        args.extend(["-mon", "chardev=qmp,mode=control", "-S"].map(str::to_owned));
         if let Some((number, _)) = launch.fds.iter().find(|(number, _)| *number < 3) {
             return Err(SpecError::Impossible(format!("{number} as a descriptor's number in QEMU")).into());
         }
         Ok(Plan {
             binary: launch.binary.to_owned(),
             dir: launch.dir.to_owned(),
-            uuid: launch.machine.uuid,
             args,
             fds: launch.fds,
+            confinement: launch.confinement.clone(),
         })
     }
 
-    fn spawn(self) -> Result<u32, ProcessError> {
+    fn start(self) -> Result<u32, ProcessError> {
         let preparing = prepare(&self.dir);
         DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(&preparing)?;
         let listener = self.listen().map_err(&preparing)?;
+        self.spawn(Stdio::from(OwnedFd::from(listener)))
+    }
+
+    fn spawn(self, input: Stdio) -> Result<u32, ProcessError> {
+        let preparing = prepare(&self.dir);
         let log = open_log(&self.dir).map_err(&preparing)?;
-        let mut command = Command::new("setsid");
+        let mut command = self.confinement.command(&self.binary, &self.dir);
         command
-            .arg(&self.binary)
             .args(&self.args)
-            .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-            .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .stdin(input)
             .stdout(Stdio::from(log.try_clone().map_err(&preparing)?))
             .stderr(Stdio::from(log));
         let mappings = self.fds.into_iter().map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd }).collect();
         let spawning = |source| ProcessError::Spawn { binary: self.binary.clone(), source };
         command.fd_mappings(mappings).map_err(|error| spawning(std::io::Error::other(error)))?;
-        // The child is not a leader, so `setsid` has no need to fork: this is QEMU's own number.
-        Ok(command.spawn().map_err(spawning)?.id())
+        let mut child = command.spawn().map_err(spawning)?;
+        if let Err(error) = self.confinement.enroll(child.id()) {
+            // Better no machine than one without limits.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(spawning(error));
+        }
+        Ok(child.id())
     }
 
     fn listen(&self) -> std::io::Result<UnixListener> {
@@ -348,8 +399,31 @@ fn open_log(dir: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(log_path(dir))
 }
 
+/// Drops the older part of a log that has grown large. QEMU appends, so it goes on at the new end.
+pub async fn trim_log(dir: &Path) -> Result<(), ProcessError> {
+    let path = log_path(dir);
+    let trimmed = path.clone();
+    blocking(dir, move || trim(&trimmed).map_err(prepare(&path))).await
+}
+
+fn trim(path: &Path) -> std::io::Result<()> {
+    let mut file = match OpenOptions::new().read(true).append(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let length = file.metadata()?.len();
+    if length <= LOG_LIMIT {
+        return Ok(());
+    }
+    let mut kept = Vec::new();
+    file.seek(SeekFrom::Start(length - LOG_KEPT))?;
+    (&file).take(LOG_KEPT).read_to_end(&mut kept)?;
+    file.set_len(0)?;
+    file.write_all(&kept)
+}
+
 /// The end of what QEMU has said, without the time of each line.
-async fn log_tail(dir: &Path) -> String {
+pub async fn log_tail(dir: &Path) -> String {
     let path = log_path(dir);
     let read = move || -> std::io::Result<Vec<u8>> {
         let mut file = File::open(path)?;

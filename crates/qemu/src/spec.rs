@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use uuid::Uuid;
 
-pub use devices::{Input, Serial, Tpm, TpmModel, Video, Vnc, Watchdog, WatchdogAction};
+pub use devices::{
+    Input, Listener, PanicDevice, Serial, Sound, Tpm, TpmModel, TpmSocket, Video, Vnc, Vsock, Watchdog, WatchdogAction,
+};
 pub use disk::{Aio, BlockSize, Bus, Cache, Disk, DiskKind, ErrorPolicy, Format, Source};
 pub use nic::{FdRef, Mac, Nic, NicBackend, NicModel, PortForward, Protocol};
 
@@ -68,6 +70,8 @@ pub struct Machine {
     pub cpu: Cpu,
     pub memory: Memory,
     pub firmware: Firmware,
+    /// A kernel that the firmware starts instead of looking for one on the disks.
+    pub kernel: Option<Kernel>,
     pub smbios: Smbios,
     pub clock: Clock,
     /// Meaningful to KVM alone: emulation has no Hyper-V interface, and goes without.
@@ -76,22 +80,30 @@ pub struct Machine {
     pub iothreads: u16,
     pub disks: Vec<Disk>,
     pub nics: Vec<Nic>,
+    /// A SCSI controller even without disks, for those that are plugged later.
+    pub has_scsi: bool,
     /// Free PCI Express ports for devices that are plugged later. The older chipset needs none.
     pub hotplug_ports: u8,
     pub serial: Option<Serial>,
     pub vnc: Option<Vnc>,
     /// The socket of the guest agent's channel.
-    pub guest_agent: Option<PathBuf>,
+    pub guest_agent: Option<Listener>,
+    /// One socket for each USB device that a client may lend to the guest.
+    pub usb_redirections: Vec<Listener>,
     pub has_rng: bool,
     pub has_balloon: bool,
     pub watchdog: Option<Watchdog>,
     pub tpm: Option<Tpm>,
     pub video: Video,
+    pub sound: Option<Sound>,
+    pub panic_device: Option<PanicDevice>,
     pub inputs: Vec<Input>,
-    pub vsock_cid: Option<u32>,
+    pub vsock: Option<Vsock>,
     pub on_power_off: OnPowerOff,
     /// Waits for a migration to come in instead of booting.
     pub is_incoming: bool,
+    /// Descriptors that QEMU is started with, and the set that each belongs to: see [`Source::FdSet`].
+    pub fd_sets: Vec<FdSet>,
 }
 
 impl Machine {
@@ -104,25 +116,31 @@ impl Machine {
             cpu: Cpu::default(),
             memory: Memory { bytes: memory_bytes, hotplug: None, backing: MemoryBacking::Anonymous },
             firmware: Firmware::Bios,
+            kernel: None,
             smbios: Smbios::default(),
             clock: Clock::default(),
             hyperv: HyperV::default(),
             iothreads: 0,
             disks: Vec::new(),
             nics: Vec::new(),
+            has_scsi: false,
             hotplug_ports: 0,
             serial: None,
             vnc: None,
             guest_agent: None,
+            usb_redirections: Vec::new(),
             has_rng: false,
             has_balloon: false,
             watchdog: None,
             tpm: None,
             video: Video::None,
+            sound: None,
+            panic_device: None,
             inputs: Vec::new(),
-            vsock_cid: None,
+            vsock: None,
             on_power_off: OnPowerOff::Stay,
             is_incoming: false,
+            fd_sets: Vec::new(),
         }
     }
 }
@@ -195,9 +213,24 @@ pub enum Firmware {
         /// The firmware itself, shared by all and read-only.
         code: PathBuf,
         /// This machine's variables.
-        vars: PathBuf,
+        vars: Source,
         has_secure_boot: bool,
     },
+}
+
+/// Linux and what it starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    pub image: PathBuf,
+    pub initrd: Option<PathBuf>,
+    pub command_line: String,
+}
+
+/// A descriptor's number in QEMU, and the set that it is put into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FdSet {
+    pub set: u32,
+    pub fd: i32,
 }
 
 /// What the firmware tells the guest about its hardware; any text.
@@ -209,6 +242,8 @@ pub struct Smbios {
     pub serial: Option<String>,
     pub sku: Option<String>,
     pub family: Option<String>,
+    /// The case's label, which the guest cannot change.
+    pub asset: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,14 +10,14 @@ use std::time::Duration;
 use croft_qemu::accel::Accel;
 use croft_qemu::args::disk::{self, Place};
 use croft_qemu::args::{hotplug_buses, nic};
-use croft_qemu::process::{self, Exit, Launch, Process, ProcessError};
+use croft_qemu::process::{self, Companion, Confinement, Exit, Launch, Process, ProcessError, User};
 use croft_qemu::qga::{Agent, AgentError};
 use croft_qemu::qmp::commands::Screenshot;
 use croft_qemu::qmp::{EventError, Events, Qmp, QmpError};
-use croft_qemu::spec::{Bus, Source};
+use croft_qemu::spec::{Bus, FdSet, PanicDevice, Sound, Source, Tpm, TpmModel, TpmSocket};
 use croft_qemu::spec::{
-    Disk, FdRef, Firmware, Id, Input, Mac, Machine, Nic, NicBackend, NicModel, OnPowerOff, Serial, Video, Vnc,
-    Watchdog, WatchdogAction,
+    Disk, FdRef, Firmware, Id, Input, Listener, Mac, Machine, Nic, NicBackend, NicModel, OnPowerOff, Serial, Video,
+    Vnc, Watchdog, WatchdogAction,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -42,7 +42,8 @@ async fn start_with(
     fds: Vec<(i32, OwnedFd)>,
 ) -> Result<(Process, Qmp, Events), ProcessError> {
     let accel = Accel::Tcg { cache_mib: Some(8) };
-    Process::start(Launch { binary: Path::new(QEMU), dir, machine, accel, fds }).await
+    Process::start(Launch { binary: Path::new(QEMU), dir, machine, accel, fds, confinement: &Confinement::default() })
+        .await
 }
 
 /// Ends a QEMU whatever becomes of the test.
@@ -191,6 +192,7 @@ async fn a_qemu_that_cannot_start_says_why() {
         machine: &machine(),
         accel: Accel::Tcg { cache_mib: None },
         fds: Vec::new(),
+        confinement: &Confinement::default(),
     };
     let error = Process::start(launch).await.unwrap_err();
     assert!(error.to_string().contains("/nonexistent/qemu"), "{error}");
@@ -260,7 +262,9 @@ async fn descriptors_pass_at_the_start_and_later() {
     let added = qmp.add_fd(7, file.into()).await.unwrap();
     assert_eq!(added.set, 7);
     // By number alone, QEMU need not be able to reach the file.
-    qmp.blockdev_add(disk::node(&Disk::new(id("byfd"), Source::FdSet(7))).unwrap().unwrap()).await.unwrap();
+    qmp.blockdev_add(disk::node(&Disk::new(id("byfd"), Source::FdSet { set: 7, is_device: false })).unwrap().unwrap())
+        .await
+        .unwrap();
     qmp.blockdev_del("byfd").await.unwrap();
 }
 
@@ -285,9 +289,9 @@ async fn a_machine_with_everything_boots_and_is_seen_and_heard() {
     let sata = Disk { bus: Bus::Sata, ..Disk::new(id("sata"), Source::File(disk_file(&odd, "t", 4096))) };
     let stick = Disk { bus: Bus::Usb, ..Disk::new(id("stick"), Source::File(disk_file(&odd, "u", 4096))) };
     machine.disks = vec![boot, scsi, sata, stick, Disk::cdrom(id("cd"), None)];
-    machine.serial = Some(Serial { socket: odd.join("serial"), log: Some(odd.join("serial.log")) });
-    machine.vnc = Some(Vnc { socket: odd.join("vnc"), has_password: false });
-    machine.guest_agent = Some(odd.join("qga"));
+    machine.serial = Some(Serial { socket: Listener::Path(odd.join("serial")), log: Some(odd.join("serial.log")) });
+    machine.vnc = Some(Vnc::Socket { path: odd.join("vnc"), has_password: false });
+    machine.guest_agent = Some(Listener::Path(odd.join("qga")));
     machine.has_rng = true;
     machine.has_balloon = true;
     machine.watchdog = Some(Watchdog { action: WatchdogAction::Reset });
@@ -422,11 +426,115 @@ async fn uefi_takes_its_flash() {
     let mut machine = machine();
     // Any file of the right size will do: the machine is never continued.
     let (code, vars) = (disk_file(dir.path(), "code,1.fd", 2 << 20), disk_file(dir.path(), "vars.fd", 1 << 17));
-    machine.firmware = Firmware::Uefi { code, vars, has_secure_boot: true };
+    machine.firmware = Firmware::Uefi { code, vars: Source::File(vars), has_secure_boot: true };
     machine.on_power_off = OnPowerOff::Exit;
     let (process, qmp, _events) = start(&dir.path().join("vm"), &machine).await.unwrap();
     let process = Killed(process);
     assert_eq!(qmp.status().await.unwrap().status, "prelaunch");
     qmp.quit().await.unwrap();
     assert_eq!(process.0.wait().await.code, Some(0));
+}
+
+/// QEMU as a user that may touch nothing: all it has came as descriptors. Needs root, as the product does for this.
+#[tokio::test]
+async fn a_confined_machine_lives_on_its_descriptors() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let home = dir.path().join("vm");
+    let user = User { uid: 1_900_000_001, gid: 1_900_000_001 };
+    let procs = disk_file(dir.path(), "cgroup.procs", 0);
+    let confinement = Confinement { user: Some(user), groups: vec![procs.clone()] };
+    let open = |path: &Path| -> OwnedFd { fs::OpenOptions::new().read(true).write(true).open(path).unwrap().into() };
+    let boot = boot_disk(dir.path(), SAYS_K);
+    let console = dir.path().join("serial.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&console).unwrap();
+    let (tpm, swtpm) = UnixStream::pair().unwrap();
+    let state = dir.path().join("tpm");
+    fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(user.uid), Some(user.gid)).unwrap();
+    // The state's own directory is handed over; the way to it may be walked, not read.
+    fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    fs::create_dir(&home).unwrap();
+    let companion = Companion {
+        binary: Path::new("swtpm"),
+        dir: &home,
+        args: ["socket", "--tpm2", "--terminate", "--ctrl", "type=unixio,clientfd=9", "--tpmstate"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([format!("dir={}", state.display())])
+            .collect(),
+        fds: vec![(9, swtpm.into())],
+        confinement: &confinement,
+    };
+    process::start_companion(companion).await.unwrap();
+
+    let mut machine = machine();
+    machine.fd_sets = vec![FdSet { set: 1, fd: 10 }];
+    machine.disks = vec![Disk { source: Some(Source::FdSet { set: 1, is_device: false }), ..boot }];
+    machine.serial = Some(Serial { socket: Listener::Fd(11), log: None });
+    machine.tpm = Some(Tpm { socket: TpmSocket::Fd(12), model: TpmModel::Crb });
+    machine.vnc = Some(Vnc::ByDescriptor);
+    machine.video = Video::Vga;
+    machine.sound = Some(Sound::Ich9);
+    machine.panic_device = Some(PanicDevice::Isa);
+    let fds = vec![(10, open(&dir.path().join("boot.img"))), (11, listener.into()), (12, tpm.into())];
+    let accel = Accel::Tcg { cache_mib: Some(8) };
+    let launch =
+        Launch { binary: Path::new(QEMU), dir: &home, machine: &machine, accel, fds, confinement: &confinement };
+    let (process, qmp, mut events) = Process::start(launch).await.unwrap();
+    let process = Killed(process);
+    assert_eq!(fs::read_to_string(&procs).unwrap(), process.0.pid().to_string());
+    let status = fs::read_to_string(format!("/proc/{}/status", process.0.pid())).unwrap();
+    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+    assert_eq!(line("Uid:").split_whitespace().next(), Some("1900000001"));
+    assert_eq!(line("Groups:"), "");
+    assert_eq!(line("NoNewPrivs:"), "1");
+
+    let mut serial = tokio::net::UnixStream::connect(&console).await.unwrap();
+    qmp.cont().await.unwrap();
+    let mut letter = [0];
+    let heard = tokio::io::AsyncReadExt::read_exact(&mut serial, &mut letter);
+    tokio::time::timeout(Duration::from_secs(30), heard).await.unwrap().unwrap();
+    assert_eq!(&letter, b"K");
+    let mut greeting = [0; 4];
+    let mut screen = qmp.connect_vnc().await.unwrap();
+    tokio::io::AsyncReadExt::read_exact(&mut screen, &mut greeting).await.unwrap();
+    assert_eq!(&greeting, b"RFB ");
+    let picture = dir.path().join("screen.png");
+    let file = fs::OpenOptions::new().create(true).write(true).truncate(true).open(&picture).unwrap();
+    qmp.add_fd(9, file.into()).await.unwrap();
+    qmp.screendump(Path::new("/dev/fdset/9"), Screenshot::Png).await.unwrap();
+    qmp.remove_fd(9).await.unwrap();
+    assert!(fs::read(&picture).unwrap().starts_with(b"\x89PNG"));
+    let dump = fs::File::create(dir.path().join("core")).unwrap();
+    qmp.dump_guest_memory(dump.into()).await.unwrap();
+    let done = events.wait_for("DUMP_COMPLETED").await.unwrap();
+    assert_eq!(done.data["result"]["status"], "completed");
+    assert!(fs::metadata(dir.path().join("core")).unwrap().len() >= 64 << 20);
+
+    // Without the record it is found by its mark, and what serves it goes with it.
+    fs::remove_file(home.join("process.json")).unwrap();
+    assert_eq!(process::leftovers(dir.path()).await.unwrap().iter().filter(|left| left.pid.is_some()).count(), 1);
+    process::kill_all(&home).await.unwrap();
+    process.0.wait().await;
+    assert_eq!(process::leftovers(dir.path()).await.unwrap().iter().filter(|left| left.pid.is_some()).count(), 0);
+}
+
+#[tokio::test]
+async fn a_log_that_grows_loses_its_beginning() {
+    let dir = TempDir::new().unwrap();
+    let log = process::log_path(dir.path());
+    process::trim_log(dir.path()).await.unwrap();
+    let mut writer = fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+    writer.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    process::trim_log(dir.path()).await.unwrap();
+    assert_eq!(fs::metadata(&log).unwrap().len(), 1 << 20);
+    writer.write_all(b"end").unwrap();
+    process::trim_log(dir.path()).await.unwrap();
+    writer.write_all(b", and on").unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    assert_eq!(text.len(), (64 << 10) + 8);
+    assert!(text.ends_with("xend, and on"));
 }

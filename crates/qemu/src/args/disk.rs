@@ -9,6 +9,9 @@ const PORTS_PER_SATA_CONTROLLER: usize = 6;
 
 pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     let mut controllers = Controllers::default();
+    if machine.has_scsi {
+        controllers.controller(args, None)?;
+    }
     for disk in &machine.disks {
         if let Some(index) = disk.iothread.filter(|index| *index >= machine.iothreads) {
             return Err(SpecError::Impossible(format!("disk {}: there is no I/O thread {index}", disk.id)));
@@ -62,26 +65,31 @@ impl Controllers {
 
     /// A thread serves a whole controller, so each thread gets one of its own.
     fn scsi(&mut self, args: &mut Arguments, disk: &Disk) -> Result<Place, SpecError> {
-        let known = self.scsi.iter().position(|(iothread, _)| *iothread == disk.iothread);
-        let index = if let Some(index) = known {
-            index
-        } else {
-            let index = self.scsi.len();
-            let mut controller =
-                json!({ "driver": "virtio-scsi-pci", "id": format!("scsi{index}"), "bus": args.port()? });
-            if let Some(iothread) = disk.iothread {
-                controller["iothread"] = json!(format!("iothread{iothread}"));
-            }
-            args.json("-device", &controller);
-            self.scsi.push((disk.iothread, 0));
-            index
-        };
+        let index = self.controller(args, disk.iothread)?;
         let count = &mut self.scsi[index].1;
         let place = Place { bus: format!("scsi{index}.0"), scsi_target: Some(*count) };
         *count += 1;
         Ok(place)
     }
+
+    /// The controller of a thread, made if it is missing.
+    fn controller(&mut self, args: &mut Arguments, iothread: Option<u16>) -> Result<usize, SpecError> {
+        if let Some(known) = self.scsi.iter().position(|(own, _)| *own == iothread) {
+            return Ok(known);
+        }
+        let index = self.scsi.len();
+        let mut controller = json!({ "driver": "virtio-scsi-pci", "id": format!("scsi{index}"), "bus": args.port()? });
+        if let Some(iothread) = iothread {
+            controller["iothread"] = json!(format!("iothread{iothread}"));
+        }
+        args.json("-device", &controller);
+        self.scsi.push((iothread, 0));
+        Ok(index)
+    }
 }
+
+/// Where a SCSI disk is plugged while the machine runs, if [`Machine::has_scsi`].
+pub const SCSI_BUS: &str = "scsi0.0";
 
 /// The block node of a disk's medium, for `-blockdev` and `blockdev-add`. Its name is the disk's id.
 pub fn node(disk: &Disk) -> Result<Option<Value>, SpecError> {
@@ -110,7 +118,7 @@ pub fn node(disk: &Disk) -> Result<Option<Value>, SpecError> {
     Ok(Some(node))
 }
 
-fn protocol(source: &Source, aio: Aio) -> Result<Value, SpecError> {
+pub(super) fn protocol(source: &Source, aio: Aio) -> Result<Value, SpecError> {
     let aio = match aio {
         Aio::Threads => "threads",
         Aio::Native => "native",
@@ -121,7 +129,10 @@ fn protocol(source: &Source, aio: Aio) -> Result<Value, SpecError> {
         Source::HostDevice(path) => {
             json!({ "driver": "host_device", "filename": path_text("disk", path)?, "aio": aio })
         }
-        Source::FdSet(set) => json!({ "driver": "file", "filename": format!("/dev/fdset/{set}"), "aio": aio }),
+        Source::FdSet { set, is_device } => {
+            let driver = if *is_device { "host_device" } else { "file" };
+            json!({ "driver": driver, "filename": format!("/dev/fdset/{set}"), "aio": aio })
+        }
         Source::Nbd { socket, export } => {
             let server = json!({ "type": "unix", "path": path_text("NBD socket", socket)? });
             json!({ "driver": "nbd", "server": server, "export": export })
@@ -139,9 +150,11 @@ pub fn device(disk: &Disk, place: &Place) -> Result<Value, SpecError> {
         (Bus::Sata, DiskKind::Disk) => "ide-hd",
         (Bus::Sata, DiskKind::Cdrom) => "ide-cd",
         (Bus::Usb, DiskKind::Disk) => "usb-storage",
+        (Bus::Scsi, DiskKind::Lun) => "scsi-block",
+        (Bus::Virtio | Bus::Sata | Bus::Usb, DiskKind::Lun) => return impossible("a LUN is on SCSI"),
         (Bus::Virtio | Bus::Usb, DiskKind::Cdrom) => return impossible("a CD-ROM is on SATA or SCSI"),
     };
-    let is_disk = disk.kind == DiskKind::Disk;
+    let is_disk = disk.kind != DiskKind::Cdrom;
     if is_disk && disk.source.is_none() {
         return impossible("only a CD-ROM may be empty");
     }
@@ -162,11 +175,17 @@ pub fn device(disk: &Disk, place: &Place) -> Result<Value, SpecError> {
     if let Some(target) = place.scsi_target {
         set("scsi-id", json!(target));
     }
-    if let Some(serial) = &disk.serial {
+    if let Some(serial) = disk.serial.as_ref().filter(|_| disk.kind != DiskKind::Lun) {
         set("serial", json!(serial));
     }
     if let Some(index) = disk.boot_index {
         set("bootindex", json!(index));
+    }
+    if disk.kind == DiskKind::Lun {
+        if disk.is_shareable {
+            set("share-rw", json!(true));
+        }
+        return Ok(device);
     }
     let (write_error, read_error) = on_error(disk.on_error);
     set("werror", json!(write_error));

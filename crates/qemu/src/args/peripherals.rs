@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Arguments, key_values, needs_usb, path_text};
-use crate::spec::{Input, Machine, SpecError, TpmModel, Video, WatchdogAction};
+use crate::spec::{Input, Machine, PanicDevice, Sound, SpecError, TpmModel, TpmSocket, Video, Vnc, WatchdogAction};
 
 pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     if let Some(serial) = &machine.serial {
@@ -11,8 +11,13 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecErr
         args.json("-device", &json!({ "driver": "isa-serial", "chardev": "serial", "index": 0 }));
     }
     if let Some(vnc) = &machine.vnc {
-        let display = format!("unix:{}", path_text("VNC socket", &vnc.socket)?);
-        let list = key_values(&[("vnc", &display), ("password", if vnc.has_password { "on" } else { "off" })])?;
+        let list = match vnc {
+            Vnc::Socket { path, has_password } => {
+                let display = format!("unix:{}", path_text("VNC socket", path)?);
+                key_values(&[("vnc", &display), ("password", if *has_password { "on" } else { "off" })])?
+            }
+            Vnc::ByDescriptor => "none".to_owned(),
+        };
         args.list.extend(["-vnc".to_owned(), list]);
     }
     video(args, machine.video);
@@ -32,6 +37,11 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecErr
         }
         args.json("-device", &device);
     }
+    for (index, listener) in machine.usb_redirections.iter().enumerate() {
+        let chardev = format!("usbredir{index}");
+        args.socket_chardev(&chardev, listener, None)?;
+        args.json("-device", &json!({ "driver": "usb-redir", "id": chardev, "chardev": chardev, "bus": "usb.0" }));
+    }
     if let Some(socket) = &machine.guest_agent {
         args.json("-device", &json!({ "driver": "virtio-serial-pci", "id": "serial-bus" }));
         args.socket_chardev("agent", socket, None)?;
@@ -49,6 +59,8 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecErr
         args.json("-device", &device);
     }
     watchdog(args, machine);
+    sound(args, machine);
+    panic_device(args, machine);
     tpm(args, machine)?;
     vsock(args, machine)
 }
@@ -77,9 +89,35 @@ fn watchdog(args: &mut Arguments, machine: &Machine) {
     args.words(&["-action", &format!("watchdog={action}")]);
 }
 
+fn sound(args: &mut Arguments, machine: &Machine) {
+    let Some(sound) = machine.sound else { return };
+    args.words(&["-audiodev", "none,id=audio"]);
+    match sound {
+        Sound::Ich9 => {
+            args.json("-device", &json!({ "driver": "ich9-intel-hda", "id": "sound" }));
+            args.json("-device", &json!({ "driver": "hda-duplex", "bus": "sound.0", "audiodev": "audio" }));
+        }
+        Sound::Ac97 => args.json("-device", &json!({ "driver": "AC97", "id": "sound", "audiodev": "audio" })),
+    }
+}
+
+/// A guest whose kernel has given up stays as it is, for whoever wants to look; the event says so.
+fn panic_device(args: &mut Arguments, machine: &Machine) {
+    let Some(device) = machine.panic_device else { return };
+    let driver = match device {
+        PanicDevice::Isa => "pvpanic",
+        PanicDevice::Pci => "pvpanic-pci",
+    };
+    args.json("-device", &json!({ "driver": driver, "id": "panic" }));
+    args.words(&["-action", "panic=pause"]);
+}
+
 fn tpm(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     let Some(tpm) = &machine.tpm else { return Ok(()) };
-    let list = key_values(&[("path", path_text("TPM socket", &tpm.socket)?)])?;
+    let list = match &tpm.socket {
+        TpmSocket::Path(path) => key_values(&[("path", path_text("TPM socket", path)?)])?,
+        TpmSocket::Fd(fd) => format!("fd={fd}"),
+    };
     args.list.extend(["-chardev".to_owned(), format!("socket,id=tpm,{list}")]);
     args.words(&["-tpmdev", "emulator,id=tpm,chardev=tpm"]);
     let driver = match tpm.model {
@@ -91,11 +129,16 @@ fn tpm(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
 }
 
 fn vsock(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
-    let Some(cid) = machine.vsock_cid else { return Ok(()) };
+    let Some(vsock) = machine.vsock else { return Ok(()) };
+    let cid = vsock.cid;
     // 0 to 2 are the hypervisor, this host and any host; the highest means "any".
     if cid < 3 || cid == u32::MAX {
         return Err(SpecError::Impossible(format!("{cid} as a VSOCK address")));
     }
-    args.json("-device", &json!({ "driver": "vhost-vsock-pci", "id": "vsock", "guest-cid": cid }));
+    let mut device = json!({ "driver": "vhost-vsock-pci", "id": "vsock", "guest-cid": cid });
+    if let Some(fd) = vsock.vhost_fd {
+        device["vhostfd"] = json!(fd.to_string());
+    }
+    args.json("-device", &device);
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use super::{Arguments, path_text, word};
+use super::{Arguments, disk, path_text, word};
 use crate::accel::Accel;
-use crate::spec::{Chipset, ClockBase, Cpu, CpuModel, Firmware, HyperV, Machine, MemoryBacking, SpecError};
+use crate::spec::{Aio, Chipset, ClockBase, Cpu, CpuModel, Firmware, HyperV, Machine, MemoryBacking, SpecError};
 
 pub(super) fn add(args: &mut Arguments, machine: &Machine, accel: Accel) -> Result<(), SpecError> {
     board(args, machine)?;
@@ -16,6 +16,7 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine, accel: Accel) -> Resu
     processors(args, machine, accel)?;
     memory(args, machine)?;
     firmware(args, machine)?;
+    kernel(args, machine)?;
     args.words(&["-uuid", &machine.uuid.to_string()]);
     smbios(args, machine)?;
     clock(args, machine, accel);
@@ -139,8 +140,9 @@ fn memory(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
 
 fn firmware(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     let Firmware::Uefi { code, vars, has_secure_boot } = &machine.firmware else { return Ok(()) };
-    for (name, path, is_read_only) in [("pflash0", code, true), ("pflash1", vars, false)] {
-        let file = json!({ "driver": "file", "filename": path_text("firmware", path)? });
+    let code = json!({ "driver": "file", "filename": path_text("firmware", code)? });
+    for (name, file, is_read_only) in [("pflash0", code, true), ("pflash1", disk::protocol(vars, Aio::Threads)?, false)]
+    {
         args.json("-blockdev", &json!({ "driver": "raw", "node-name": name, "read-only": is_read_only, "file": file }));
     }
     if *has_secure_boot {
@@ -165,7 +167,26 @@ fn smbios(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     ];
     let mut pairs = vec![("type", "1")];
     pairs.extend(fields.iter().filter_map(|(key, value)| value.as_deref().map(|value| (*key, value))));
-    if pairs.len() == 1 { Ok(()) } else { args.option("-smbios", &pairs) }
+    if pairs.len() > 1 {
+        args.option("-smbios", &pairs)?;
+    }
+    match &smbios.asset {
+        Some(asset) => args.option("-smbios", &[("type", "3"), ("asset", asset)]),
+        None => Ok(()),
+    }
+}
+
+fn kernel(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
+    let Some(kernel) = &machine.kernel else { return Ok(()) };
+    args.words(&["-kernel", path_text("kernel", &kernel.image)?]);
+    if let Some(initrd) = &kernel.initrd {
+        args.words(&["-initrd", path_text("initial RAM disk", initrd)?]);
+    }
+    if kernel.command_line.contains('\0') {
+        return Err(SpecError::Text { what: "kernel arguments", value: kernel.command_line.clone() });
+    }
+    args.words(&["-append", &kernel.command_line]);
+    Ok(())
 }
 
 fn clock(args: &mut Arguments, machine: &Machine, accel: Accel) {

@@ -60,8 +60,11 @@ fn board_processors_memory_and_firmware() {
     };
     machine.memory.hotplug = Some(MemoryHotplug { max_bytes: 1 << 30, slots: 8 });
     machine.memory.backing = MemoryBacking::Hugepages { page_bytes: 2 << 20 };
-    machine.firmware =
-        Firmware::Uefi { code: "/fw/code,1.fd".into(), vars: "/vm/vars.fd".into(), has_secure_boot: true };
+    machine.firmware = Firmware::Uefi {
+        code: "/fw/code,1.fd".into(),
+        vars: Source::File("/vm/vars.fd".into()),
+        has_secure_boot: true,
+    };
     machine.clock = Clock { base: ClockBase::LocalTime, has_hpet: true, catches_up: true };
     machine.hyperv = HyperV {
         relaxed: true,
@@ -123,7 +126,12 @@ fn disks_on_every_bus() {
             ..Disk::new(id("root"), file("/d/a,b.img"))
         },
         Disk { bus: Bus::Scsi, cache: Cache::Writethrough, ..Disk::new(id("s1"), Source::HostDevice("/dev/x".into())) },
-        Disk { bus: Bus::Scsi, iothread: Some(0), is_shareable: true, ..Disk::new(id("s2"), Source::FdSet(3)) },
+        Disk {
+            bus: Bus::Scsi,
+            iothread: Some(0),
+            is_shareable: true,
+            ..Disk::new(id("s2"), Source::FdSet { set: 3, is_device: false })
+        },
         Disk { bus: Bus::Scsi, format: Format::Qcow2, cache: Cache::Unsafe, ..Disk::new(id("s3"), file("/d/q")) },
         Disk { bus: Bus::Usb, ..Disk::new(id("stick"), Source::Nbd { socket: "/n".into(), export: "e,x=1".into() }) },
         Disk::cdrom(id("cd"), Some(file("/d/cd.iso"))),
@@ -222,16 +230,16 @@ fn interfaces_of_every_kind() {
 #[test]
 fn the_small_devices() {
     let mut machine = machine();
-    machine.serial = Some(Serial { socket: "/r/serial.sock".into(), log: Some("/r/a,b.log".into()) });
-    machine.vnc = Some(Vnc { socket: "/r/vnc.sock".into(), has_password: true });
-    machine.guest_agent = Some("/r/qga.sock".into());
+    machine.serial = Some(Serial { socket: Listener::Path("/r/serial.sock".into()), log: Some("/r/a,b.log".into()) });
+    machine.vnc = Some(Vnc::Socket { path: "/r/vnc.sock".into(), has_password: true });
+    machine.guest_agent = Some(Listener::Path("/r/qga.sock".into()));
     machine.has_rng = true;
     machine.has_balloon = true;
     machine.watchdog = Some(Watchdog { action: WatchdogAction::PowerOff });
-    machine.tpm = Some(Tpm { socket: "/r/tpm.sock".into(), model: TpmModel::Tis });
+    machine.tpm = Some(Tpm { socket: TpmSocket::Path("/r/tpm.sock".into()), model: TpmModel::Tis });
     machine.video = Video::Virtio;
     machine.inputs = vec![Input::UsbTablet, Input::VirtioKeyboard];
-    machine.vsock_cid = Some(42);
+    machine.vsock = Some(Vsock { cid: 42, vhost_fd: None });
     let args = command_line(&machine, TCG).unwrap();
     assert_eq!(
         values(&args, "-chardev"),
@@ -262,6 +270,53 @@ fn the_small_devices() {
             "vhost-vsock-pci",
         ]
     );
+}
+
+#[test]
+fn descriptors_take_the_place_of_paths() {
+    let mut machine = machine();
+    machine.fd_sets = vec![FdSet { set: 1, fd: 12 }];
+    machine.firmware =
+        Firmware::Uefi { code: "/fw".into(), vars: Source::FdSet { set: 1, is_device: false }, has_secure_boot: false };
+    machine.disks = vec![Disk::new(id("d"), Source::FdSet { set: 2, is_device: true })];
+    machine.serial = Some(Serial { socket: Listener::Fd(10), log: None });
+    machine.vnc = Some(Vnc::ByDescriptor);
+    machine.usb_redirections = vec![Listener::Fd(11)];
+    machine.tpm = Some(Tpm { socket: TpmSocket::Fd(13), model: TpmModel::Crb });
+    machine.vsock = Some(Vsock { cid: 3, vhost_fd: Some(14) });
+    machine.kernel =
+        Some(Kernel { image: "/k".into(), initrd: Some("/i".into()), command_line: "console=ttyS0 a,b".into() });
+    machine.sound = Some(Sound::Ich9);
+    machine.panic_device = Some(PanicDevice::Isa);
+    machine.has_scsi = true;
+    let args = command_line(&machine, TCG).unwrap();
+    assert_eq!(values(&args, "-add-fd"), ["fd=12,set=1"]);
+    assert_eq!(
+        values(&args, "-chardev"),
+        [
+            "socket,id=serial,fd=10,server=on,wait=off",
+            "socket,id=usbredir0,fd=11,server=on,wait=off",
+            "socket,id=tpm,fd=13",
+        ]
+    );
+    assert_eq!(values(&args, "-vnc"), ["none"]);
+    assert_eq!(
+        (values(&args, "-kernel"), values(&args, "-initrd"), values(&args, "-append")),
+        (vec!["/k"], vec!["/i"], vec!["console=ttyS0 a,b"])
+    );
+    assert_eq!(values(&args, "-action"), ["shutdown=pause", "panic=pause"]);
+    let nodes = devices(&args, "-blockdev");
+    assert_eq!(nodes[1]["file"], json!({ "driver": "file", "filename": "/dev/fdset/1", "aio": "threads" }));
+    assert_eq!(
+        (&nodes[2]["file"]["driver"], &nodes[2]["file"]["filename"]),
+        (&json!("host_device"), &json!("/dev/fdset/2"))
+    );
+    let all = devices(&args, "-device");
+    let find = |driver: &str| all.iter().find(|device| device["driver"] == driver).unwrap();
+    assert_eq!(find("vhost-vsock-pci")["vhostfd"], "14");
+    assert_eq!(find("virtio-scsi-pci")["id"], "scsi0");
+    assert_eq!(find("usb-redir")["bus"], "usb.0");
+    assert_eq!((&find("hda-duplex")["audiodev"], &find("pvpanic")["id"]), (&json!("audio"), &json!("panic")));
 }
 
 /// Text that a user chose ends up as one value of one option, whatever it holds.
@@ -319,13 +374,14 @@ fn what_qemu_would_misread_or_refuse_is_refused_first() {
             "MTU on e1000",
             Box::new(move |m| m.nics = vec![Nic { mtu: Some(9000), ..nic("n", NicModel::E1000, user()) }]),
         ),
-        ("the host's VSOCK address", Box::new(|m| m.vsock_cid = Some(2))),
+        ("the host's VSOCK address", Box::new(|m| m.vsock = Some(Vsock { cid: 2, vhost_fd: None }))),
         ("too many ports", Box::new(|m| m.hotplug_ports = 121)),
         (
             "Secure Boot on the older chipset",
             Box::new(|m| {
                 m.chipset = Chipset::I440fx { version: None };
-                m.firmware = Firmware::Uefi { code: "/c".into(), vars: "/v".into(), has_secure_boot: true };
+                m.firmware =
+                    Firmware::Uefi { code: "/c".into(), vars: Source::File("/v".into()), has_secure_boot: true };
             }),
         ),
     ];

@@ -55,16 +55,15 @@ impl Record {
     }
 }
 
+/// The environment variable that names a process's machine.
+pub(super) const MARK: &str = "CROFT_MACHINE_DIR";
+
 pub(super) fn record_file(dir: &Path) -> PathBuf {
     dir.join("process.json")
 }
 
-pub(super) fn pid_file(dir: &Path) -> PathBuf {
-    dir.join("qemu.pid")
-}
-
 /// The running QEMU of a directory. Without a readable record (whoever started it died just then), the kernel's list
-/// is searched for a command line that names the directory's pid file.
+/// is searched for one that carries the directory's mark.
 pub(super) fn find(dir: &Path) -> io::Result<Option<Record>> {
     let record = match fs::read(record_file(dir)) {
         Ok(text) => serde_json::from_slice::<Record>(&text).ok(),
@@ -80,14 +79,11 @@ pub(super) fn find(dir: &Path) -> io::Result<Option<Record>> {
 }
 
 fn search(dir: &Path) -> io::Result<Option<Record>> {
-    let pid_file = pid_file(dir);
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // Processes come and go while we look.
-        let Ok(command_line) = fs::read(format!("/proc/{pid}/cmdline")) else { continue };
-        let words: Vec<&[u8]> = command_line.split(|byte| *byte == 0).collect();
-        let is_here = words.windows(2).any(|pair| pair[0] == b"-pidfile" && pair[1] == pid_file.as_os_str().as_bytes());
-        if is_here
+    for pid in marked(dir)? {
+        // Its companions carry the mark as well; QEMU is the one with a monitor.
+        let command_line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let is_qemu = command_line.split(|byte| *byte == 0).any(|word| word == b"-mon");
+        if is_qemu
             && let Some(record) = Record::of(pid, Uuid::nil())?
             && record.is_running()?
         {
@@ -95,6 +91,21 @@ fn search(dir: &Path) -> io::Result<Option<Record>> {
         }
     }
     Ok(None)
+}
+
+/// The processes that were started for a directory.
+pub(super) fn marked(dir: &Path) -> io::Result<Vec<u32>> {
+    let mark = [MARK.as_bytes(), b"=", dir.as_os_str().as_bytes()].concat();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // Processes come and go while we look.
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
 }
 
 /// A process's state and start time, if there is one.

@@ -1,10 +1,11 @@
 //! The commands that we send, typed as far as we use their answers.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::net::UnixStream;
 
 use super::{Qmp, QmpError};
 
@@ -291,6 +292,59 @@ impl Qmp {
     pub async fn remove_fd(&self, set: u32) -> Result<(), QmpError> {
         self.run("remove-fd", json!({ "fdset-id": set })).await
     }
+
+    /// The numbers of the descriptor sets that there are.
+    pub async fn fd_sets(&self) -> Result<Vec<u32>, QmpError> {
+        #[derive(Deserialize)]
+        struct Set {
+            #[serde(rename = "fdset-id")]
+            id: u32,
+        }
+        let sets: Vec<Set> = self.execute("query-fdsets", json!({})).await?;
+        Ok(sets.into_iter().map(|set| set.id).collect())
+    }
+
+    /// The ids of the devices that were given one, whether at the start or since.
+    pub async fn devices(&self) -> Result<Vec<String>, QmpError> {
+        #[derive(Deserialize)]
+        struct Property {
+            name: String,
+            #[serde(rename = "type")]
+            kind: String,
+        }
+        let all: Vec<Property> = self.execute("qom-list", json!({ "path": "/machine/peripheral" })).await?;
+        Ok(all
+            .into_iter()
+            .filter(|property| property.kind.starts_with("child<"))
+            .map(|property| property.name)
+            .collect())
+    }
+
+    /// The names of the block nodes that were given one.
+    pub async fn block_nodes(&self) -> Result<Vec<String>, QmpError> {
+        let nodes: Vec<Value> = self.execute("query-named-block-nodes", json!({ "flat": true })).await?;
+        Ok(nodes.iter().map(|node| super::text(&node["node-name"])).collect())
+    }
+
+    /// The memory that was plugged in, in bytes, by the ids of its devices.
+    pub async fn plugged_memory(&self) -> Result<Vec<(String, u64)>, QmpError> {
+        let devices: Vec<Value> = self.execute("query-memory-devices", json!({})).await?;
+        let size = |device: &Value| device["data"]["size"].as_u64().unwrap_or_default();
+        Ok(devices.iter().map(|device| (super::text(&device["data"]["id"]), size(device))).collect())
+    }
+
+    /// Whether the guest sees a cable in this interface.
+    pub async fn set_link(&self, id: &str, is_up: bool) -> Result<(), QmpError> {
+        self.run("set_link", json!({ "name": id, "up": is_up })).await
+    }
+
+    /// Starts to write the guest's memory into a descriptor, as an ELF core; `DUMP_COMPLETED` says when it is done.
+    pub async fn dump_guest_memory(&self, fd: OwnedFd) -> Result<(), QmpError> {
+        const NAME: &str = "memory-dump";
+        self.getfd(NAME, fd).await?;
+        let arguments = json!({ "paging": false, "protocol": format!("fd:{NAME}"), "detach": true });
+        self.run("dump-guest-memory", arguments).await
+    }
 }
 
 /// The display.
@@ -302,6 +356,21 @@ impl Qmp {
             Screenshot::Png => "png",
         };
         self.run("screendump", json!({ "filename": file, "format": format })).await
+    }
+
+    /// A connection to the VNC server, past any password: whoever holds the control connection may see the screen.
+    pub async fn connect_vnc(&self) -> Result<UnixStream, QmpError> {
+        let failed = |error: std::io::Error| QmpError::Connect { path: PathBuf::from("vnc"), source: error };
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let theirs = theirs.into_std().map_err(failed)?;
+        // A name of its own for each client: two may connect at once.
+        let name = format!("vnc-{}", uuid::Uuid::new_v4().simple());
+        self.getfd(&name, theirs.into()).await?;
+        let added = self.run("add_client", json!({ "protocol": "vnc", "fdname": name, "skipauth": true })).await;
+        if added.is_err() {
+            let _ = self.closefd(&name).await;
+        }
+        added.map(|()| ours)
     }
 
     /// Sets a password. VNC looks at the first eight characters alone.

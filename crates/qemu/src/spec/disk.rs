@@ -75,8 +75,12 @@ pub enum Source {
     File(PathBuf),
     /// A block device of the host.
     HostDevice(PathBuf),
-    /// A set of descriptors that QEMU has been given with `add-fd`.
-    FdSet(u32),
+    /// A set of descriptors that QEMU has been given at its start or with `add-fd`; QEMU needs no right to the path.
+    FdSet {
+        set: u32,
+        /// A block device of the host, not a file.
+        is_device: bool,
+    },
     /// A Network Block Device server on a unix socket.
     Nbd {
         socket: PathBuf,
@@ -96,6 +100,8 @@ pub enum Format {
 pub enum DiskKind {
     Disk,
     Cdrom,
+    /// A SCSI device of the host, which the guest commands itself.
+    Lun,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
