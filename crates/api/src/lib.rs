@@ -11,10 +11,16 @@
 //! Pure: no I/O, no clock.
 
 mod blank;
+pub mod cdi;
+pub mod cni;
 mod custom;
 mod defaults;
 mod go_json;
+pub mod harvester;
+pub mod instancetype;
+mod kind;
 mod kinds;
+pub mod kubevirt;
 mod openapi;
 mod print;
 pub mod protobuf;
@@ -28,6 +34,7 @@ mod wire;
 
 pub use blank::blank;
 pub use custom::{compare_versions, custom_resource};
+pub use kind::Marker;
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
