@@ -1,1 +1,116 @@
-//! What runs on every node: virtual machines, their networks, volumes and images.
+//! What runs on every node: its virtual machines, their networks, volumes and images.
+//!
+//! [`run`] puts the parts together; each is given what it needs and nothing more:
+//! - `node` shows this machine as a Node object, with what it can do and what it lacks;
+//! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
+//!
+//! The agent may be killed at any instant. Guests run on, and the next start finds them again.
+//!
+//! Start reading at [`run`].
+
+mod node;
+mod server;
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use croft_pki::AgentTls;
+use croft_reconcile::Tasks;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use node::{Accelerator, Aspect, Finding, Health};
+
+/// Who the managed fields say it was.
+pub(crate) const MANAGER: &str = "croft-agent";
+
+/// What an agent needs to start.
+pub struct Config {
+    pub client: Client,
+    /// A DNS name; what the Node object is called.
+    pub node_name: String,
+    /// Where others reach this node, the preferred one first.
+    pub addresses: Vec<IpAddr>,
+    pub listen: Listen,
+    /// Issues the certificate that the API server knows this node by.
+    pub identity: Box<dyn Fn() -> croft_pki::Result<AgentTls> + Send + Sync>,
+    pub data_dir: PathBuf,
+    /// For sockets, whose paths must be short. What is in it does not outlive a reboot.
+    pub run_dir: PathBuf,
+    /// QEMU; a name is looked up in the PATH.
+    pub qemu: PathBuf,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("node_name", &self.node_name).finish_non_exhaustive()
+    }
+}
+
+/// Where the API server reaches the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Otherwise another port will do if this one is taken: the Node object tells which.
+    pub is_required: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    #[error("cannot listen on {address} for the API server; choose another address with --node-listen")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot prepare the directory {}", path.display())]
+    Directory {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("no certificate for the node could be had")]
+    Identity(#[source] croft_pki::Error),
+}
+
+/// Runs the agent until `stop`; its guests run on. What a node lacks is said in its conditions, and is no error.
+pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentError> {
+    prepare_directory(&config.run_dir)?;
+    let listener = server::bind(config.listen).await?;
+    let port = listener_port(&listener, config.listen)?;
+    let tls = server::Tls::new(config.identity)?;
+
+    let health = Health::default();
+    let accelerator = Accelerator::probe(&config.qemu, &config.data_dir, health.clone());
+    let registration = node::Registration {
+        client: config.client,
+        name: config.node_name,
+        addresses: config.addresses,
+        port,
+        data_dir: config.data_dir,
+        accelerator,
+        health,
+    };
+    let mut tasks = Tasks::default();
+    tasks.spawn(registration.run(stop.clone()));
+    tasks.spawn(tls.clone().renew(stop.clone()));
+    tasks.spawn(server::serve(listener, tls, stop));
+    tasks.finish().await;
+    Ok(())
+}
+
+fn listener_port(listener: &TcpListener, listen: Listen) -> Result<u16, AgentError> {
+    let address = listener.local_addr();
+    address.map(|a| a.port()).map_err(|source| AgentError::Listen { address: listen.address, source })
+}
+
+/// Only its owner gets in: the sockets in it are the guests' consoles.
+fn prepare_directory(path: &Path) -> Result<(), AgentError> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    let failed = |source| AgentError::Directory { path: path.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(path).map_err(failed)?;
+    // Unprivileged guests pass through it to their own directories, and can list nothing.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o711)).map_err(failed)
+}

@@ -188,6 +188,16 @@ impl Running {
         self.server.ca.issue_agent(node, addresses, Timestamp::now())
     }
 
+    /// The same for an agent that asks again before the year is over.
+    pub fn agent_issuer(
+        &self,
+        node: &str,
+        addresses: &[IpAddr],
+    ) -> impl Fn() -> Result<AgentTls, croft_pki::Error> + Send + Sync + use<> {
+        let (ca, node, addresses) = (Arc::clone(&self.server.ca), node.to_owned(), addresses.to_vec());
+        move || ca.issue_agent(&node, &addresses, Timestamp::now())
+    }
+
     /// Cancelled when the server stops.
     pub fn stopping(&self) -> CancellationToken {
         self.server.stopping()

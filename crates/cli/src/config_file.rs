@@ -80,6 +80,10 @@ etcd-keyfile: /key
 etcd-username: root
 etcd-password-file: /pw
 admin-password-file: /admin
+no-node: true
+node-name: n1
+node-listen: :10250
+run-dir: /run/croft
 log-format: json
 ";
         let options = parse(yaml).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! - [`options`] are the flags of `croft server`, which are environment variables and keys of the configuration file
 //!   ([`config_file`]) as well; [`settings`] is what they amount to.
-//! - [`store`] opens what keeps the state; [`server`] starts the server on it, says so ([`ready`]), and ends it on a
-//!   signal.
+//! - [`store`] opens what keeps the state; [`server`] starts the server on it, and [`node`] the agent on the server; it
+//!   says so ([`ready`]), and ends them on a signal.
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
@@ -22,8 +22,11 @@ mod config_file;
 mod kubeconfig;
 mod lifetime;
 mod logging;
+mod node;
+mod node_name;
 pub mod options;
 mod ready;
+mod run_dir;
 pub mod server;
 pub mod settings;
 mod store;

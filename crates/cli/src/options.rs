@@ -56,6 +56,18 @@ pub(crate) struct ServerOptions {
     /// A file with the admin's password, set on every start; without it a random one is made and printed on the first
     #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
+    /// Serve the API alone: run no virtual machines on this machine
+    #[arg(long, env = "CROFT_NO_NODE", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    pub(crate) no_node: Option<bool>,
+    /// What this machine is called as a node [default: its host name]
+    #[arg(long, env = "CROFT_NODE_NAME", value_name = "NAME")]
+    pub(crate) node_name: Option<String>,
+    /// Where the API server reaches this node [default: :10250, or another port if that is taken]
+    #[arg(long, env = "CROFT_NODE_LISTEN", value_name = "ADDR:PORT")]
+    pub(crate) node_listen: Option<ListenAddress>,
+    /// For sockets of virtual machines; a short path [default: below /run/croft]
+    #[arg(long, env = "CROFT_RUN_DIR", value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -79,6 +91,10 @@ impl ServerOptions {
             etcd_username: self.etcd_username.or(others.etcd_username),
             etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
+            no_node: self.no_node.or(others.no_node),
+            node_name: self.node_name.or(others.node_name),
+            node_listen: self.node_listen.or(others.node_listen),
+            run_dir: self.run_dir.or(others.run_dir),
             log_format: self.log_format.or(others.log_format),
         }
     }

@@ -1,6 +1,6 @@
 //! `croft server`: starts the pieces, says when they are ready, and ends them on a signal.
 //!
-//! [`start`] is the only place that knows the API server and the controllers.
+//! [`start`] is the only place that knows the API server, the controllers and the agent.
 
 use std::fmt;
 use std::fs::DirBuilder;
@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::settings::Settings;
-use crate::{Failure, logging, print, ready, store};
+use crate::{Failure, logging, node, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -57,7 +57,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     result
 }
 
-/// Starts the API server on its store, and the controllers on the API server.
+/// Starts the API server on its store, and the controllers and the agent on the API server.
 async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let listen = settings.listen.iter();
     let config = croft_apiserver::Config {
@@ -70,7 +70,10 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let server = croft_apiserver::start(config).await?;
     let failed = server.failed();
     let client = kube::Client::new(server.local(), "default");
-    let controllers = tokio::spawn(croft_controllers::run(client, server.ca_pem().to_owned(), server.stopping()));
+    let stopping = server.stopping();
+    let controllers = croft_controllers::run(client.clone(), server.ca_pem().to_owned(), stopping);
+    let controllers = tokio::spawn(controllers);
+    let agent = settings.node.as_ref().map(|node| node::start(node, &settings.data_dir, &server, client));
     Ok(Running {
         addresses: server.addresses.clone(),
         kubeconfig: server.kubeconfig.clone(),
@@ -78,6 +81,9 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
         failed: Box::pin(async move { failed.await.into() }),
         stop: Box::pin(async move {
             server.stop().await?;
+            if let Some(agent) = agent {
+                agent.await.context("the agent panicked")?;
+            }
             controllers.await.context("a controller panicked")
         }),
     })

@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use croft_agent::Listen as NodeListen;
 use croft_pki::Secret;
 
-use crate::config_file;
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
+use crate::{config_file, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
 const WEB: &str = "0.0.0.0:443";
+/// The kubelet's port, which the agent takes the place of; both families of addresses.
+const NODE: &str = "[::]:10250";
 
 #[derive(Debug)]
 pub struct Settings {
@@ -22,7 +25,17 @@ pub struct Settings {
     pub tls_san: Vec<String>,
     pub store: StoreSettings,
     pub admin_password: Option<Secret>,
+    /// None if no virtual machines are to run here.
+    pub node: Option<NodeSettings>,
     pub log_format: Option<LogFormat>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// A DNS name.
+    pub name: String,
+    pub listen: NodeListen,
+    pub run_dir: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +79,7 @@ impl Settings {
     }
 
     fn from_options(options: ServerOptions) -> anyhow::Result<Self> {
+        let data_dir = options.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
         Ok(Self {
             listen: listen(&options.listen),
             store: store(&options)?,
@@ -74,11 +88,37 @@ impl Settings {
                 .as_deref()
                 .map(|path| password(path, "--admin-password-file"))
                 .transpose()?,
-            data_dir: options.data_dir.unwrap_or_else(|| DATA_DIR.into()),
+            node: node(&options, &data_dir)?,
+            data_dir,
             tls_san: options.tls_san,
             log_format: options.log_format,
         })
     }
+}
+
+fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeSettings>> {
+    if options.no_node == Some(true) {
+        return Ok(None);
+    }
+    let name = match &options.node_name {
+        Some(name) => checked_node_name(name)?,
+        None => node_name::of_host(),
+    };
+    let default = || NODE.parse().expect("the default address is well-formed");
+    let listen = NodeListen {
+        address: options.node_listen.map_or_else(default, |address| address.0),
+        is_required: options.node_listen.is_some(),
+    };
+    let run_dir = options.run_dir.clone().unwrap_or_else(|| run_dir::of(data_dir));
+    run_dir::check(&run_dir)?;
+    Ok(Some(NodeSettings { name, listen, run_dir }))
+}
+
+fn checked_node_name(name: &str) -> anyhow::Result<String> {
+    if !node_name::is_valid(name) {
+        bail!("--node-name: {name:?} is not a name for a node: lower-case letters, digits, '-' and '.', 63 at most");
+    }
+    Ok(name.to_owned())
 }
 
 /// Asked-for addresses are required; of the defaults, only the API's is.
@@ -190,6 +230,18 @@ mod tests {
         assert_eq!(addresses(&settings), [("0.0.0.0:6443".to_owned(), true), ("0.0.0.0:443".to_owned(), false)]);
         assert_eq!(settings.store, StoreSettings::Embedded);
         assert!(settings.admin_password.is_none());
+        let node = settings.node.unwrap();
+        assert_eq!((node.listen.address.port(), node.listen.is_required), (10250, false));
+        assert!(node_name::is_valid(&node.name) && node.run_dir.is_absolute());
+    }
+
+    #[test]
+    fn a_node_is_what_was_asked_for() {
+        assert_eq!(resolve(&["--no-node"]).unwrap().node, None);
+        assert!(resolve(&["--no-node=false"]).unwrap().node.is_some());
+        let node = resolve(&["--node-name=n1", "--node-listen=127.0.0.1:0", "--run-dir=/r"]).unwrap().node.unwrap();
+        let listen = NodeListen { address: "127.0.0.1:0".parse().unwrap(), is_required: true };
+        assert_eq!(node, NodeSettings { name: "n1".to_owned(), listen, run_dir: "/r".into() });
     }
 
     #[test]
@@ -252,6 +304,9 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
+            (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
+            (&["--run-dir=relative"], "--run-dir: relative is not an absolute path"),
+            (&["--run-dir=/a-long-path-a-long-path-a-long-path-a-long-path-a-long-path"], "too long for the sockets"),
         ] {
             let err = format!("{:#}", resolve(args).map(|_| ()).unwrap_err());
             assert!(err.contains(expected), "{args:?}: {err}");

@@ -60,6 +60,12 @@ pub(crate) fn verifier(roots: Arc<RootCertStore>) -> Result<Arc<dyn ClientCertVe
         .map_err(|err| Error::Tls(rustls::Error::General(err.to_string())))
 }
 
+/// As in Go, the last common name counts. None without one, or if the certificate cannot be read.
+pub(crate) fn common_name(cert: &CertificateDer<'_>) -> Option<String> {
+    let (_, cert) = x509_parser::parse_x509_certificate(cert).ok()?;
+    attributes(cert.subject(), COMMON_NAME).pop()
+}
+
 pub(crate) fn identify(
     verifier: &dyn ClientCertVerifier,
     chain: &[CertificateDer<'_>],

@@ -3,7 +3,7 @@
 //! - [`Ca`] signs serving and client certificates and says who a client certificate belongs to.
 //! - [`ServingCert`] and [`CertResolver`] keep the server's own certificate fresh without a restart.
 //! - [`tls::server_config`] is how a listener speaks TLS.
-//! - [`node`] is how the API server and the agents of the nodes know each other.
+//! - [`node`] is how the API server and the agents of the nodes know each other; [`peer`] lets in nobody else.
 //! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
 //! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
 //!
@@ -20,6 +20,7 @@ mod file;
 pub mod kubeconfig;
 pub mod node;
 pub mod password;
+pub mod peer;
 pub mod secret;
 pub mod service_account;
 pub mod serving;

@@ -112,7 +112,8 @@ impl ServingCert {
         Arc::clone(&self.key)
     }
 
-    fn from_pem(cert: &str, key: &str) -> Result<Self, rustls::Error> {
+    /// One that was issued elsewhere. Fails unless the key belongs to the certificate.
+    pub fn from_pem(cert: &str, key: &str) -> Result<Self, rustls::Error> {
         let broken = |err: rustls::pki_types::pem::Error| rustls::Error::General(err.to_string());
         let cert = CertificateDer::from_pem_slice(cert.as_bytes()).map_err(broken)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(broken)?;

@@ -27,7 +27,24 @@ pub struct Croft {
     etcd: Option<Etcd>,
     extra_args: Vec<String>,
     started_in: Duration,
+    node: Option<NodeDirs>,
     dir: TempDir,
+}
+
+/// What a node leaves behind when it is killed, and how to be rid of it.
+#[derive(Debug)]
+struct NodeDirs {
+    run_dir: TempDir,
+    pool: PathBuf,
+}
+
+impl Drop for NodeDirs {
+    fn drop(&mut self) {
+        // Guests outlive the server by design; all of them name this directory.
+        crate::process::kill_all_naming(self.run_dir.path());
+        // Nothing is mounted there if the file system clones files itself. What is still open goes with its process.
+        let _ = Command::new("umount").args(["--lazy", "--quiet"]).arg(&self.pool).output();
+    }
 }
 
 impl Croft {
@@ -35,19 +52,34 @@ impl Croft {
         Self::start_with(store, &[]).await
     }
 
-    /// The same with more arguments for `croft server`.
+    /// The same with more arguments for `croft server`. It runs no virtual machines.
     pub async fn start_with(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
+        let args: Vec<String> =
+            extra_args.iter().map(|arg| (*arg).to_owned()).chain(["--no-node".to_owned()]).collect();
+        Self::launch(store, args, tempdir()?, None).await
+    }
+
+    /// A server that is a node too. Its guests are killed when it is dropped.
+    pub async fn start_node(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
+        let dir = tempdir()?;
+        // Sockets need a short path.
+        let run_dir = tempfile::Builder::new().prefix("croft-").tempdir_in("/tmp")?;
+        let mut args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
+        args.extend(["--node-listen=127.0.0.1:0".to_owned(), format!("--run-dir={}", run_dir.path().display())]);
+        let node = NodeDirs { run_dir, pool: dir.path().join("pool") };
+        Self::launch(store, args, dir, Some(node)).await
+    }
+
+    async fn launch(store: StoreKind, extra_args: Vec<String>, dir: TempDir, node: Option<NodeDirs>) -> Result<Self> {
         let etcd = match store {
             StoreKind::Embedded => None,
             StoreKind::Etcd => Some(Etcd::start().await?),
         };
-        let dir = tempfile::Builder::new().prefix("croft-test-").tempdir()?;
         let binary = binary()?;
-        let extra_args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
         let start = Instant::now();
         let mut process = spawn(&binary, dir.path(), "127.0.0.1:0", etcd.as_ref(), &extra_args)?;
         let endpoint = wait_ready(&mut process, dir.path()).await?;
-        Ok(Self { process, endpoint, binary, etcd, extra_args, started_in: start.elapsed(), dir })
+        Ok(Self { process, endpoint, binary, etcd, extra_args, started_in: start.elapsed(), node, dir })
     }
 
     /// Kills the server if it still runs and starts it again on the same data and address.
@@ -90,6 +122,11 @@ impl Croft {
         self.dir.path()
     }
 
+    /// Where the sockets of guests are, if this is a node.
+    pub fn run_dir(&self) -> Option<&Path> {
+        self.node.as_ref().map(|node| node.run_dir.path())
+    }
+
     /// From starting the process to the first answer to an authenticated request.
     pub fn started_in(&self) -> Duration {
         self.started_in
@@ -102,6 +139,10 @@ impl Deref for Croft {
     fn deref(&self) -> &Endpoint {
         &self.endpoint
     }
+}
+
+fn tempdir() -> Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("croft-test-").tempdir()?)
 }
 
 /// The program under test: `CROFT_BIN`, or the binary of the workspace's target directory.
