@@ -7,6 +7,9 @@
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
+//! - [`vm`], [`image`], [`volume`], [`node`] and [`demo`] use the public API with any kubeconfig ([`client`]), and
+//!   print tables or documents ([`output`]).
+//!
 //! Standard output carries what was asked for, and nothing else; logs and complaints go to standard error.
 //! Exit codes: 0, 1 for what failed, 2 for what was asked wrongly.
 
@@ -17,21 +20,33 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
+mod agent;
 mod api;
+mod client;
 mod config_file;
+mod demo;
+mod image;
 mod kubeconfig;
 mod lifetime;
+mod list;
 mod logging;
 mod node;
 mod node_name;
 pub mod options;
+mod output;
+mod progress;
 mod ready;
 mod run_dir;
 pub mod server;
 pub mod settings;
 mod store;
+mod stream;
+mod terminal;
 mod token;
 mod version;
+mod vm;
+mod volume;
+mod wait;
 
 /// Virtual machines, disks and networks on bare servers, through the Kubernetes API.
 #[derive(Debug, Parser)]
@@ -48,6 +63,16 @@ enum Command {
         after_help = "RUST_LOG says what is logged, for example \"info\" or \"warn,croft_store=debug\" [default: info]"
     )]
     Server(Box<options::ServerArgs>),
+    /// Start a small virtual machine and log in to it
+    Demo(demo::DemoArgs),
+    /// Virtual machines
+    Vm(vm::VmArgs),
+    /// Disk images
+    Image(image::ImageArgs),
+    /// Volumes
+    Volume(volume::VolumeArgs),
+    /// Nodes
+    Node(node::NodeArgs),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
     /// Tokens that clients identify themselves with
@@ -118,6 +143,11 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = settings::Settings::resolve(*args).map_err(Failure::usage)?;
             server::run(&settings)
         }
+        Command::Demo(args) => api::block_on(demo::run(args))?,
+        Command::Vm(args) => api::block_on(vm::run(args))?,
+        Command::Image(args) => api::block_on(image::run(args))?,
+        Command::Volume(args) => api::block_on(volume::run(args))?,
+        Command::Node(args) => api::block_on(node::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),
         Command::Version(args) => print(&version::run(&args)),
@@ -127,6 +157,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             print(&String::from_utf8(script)?)
         }
     }
+}
+
+/// A text as one word of a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "/._-+:@%=".contains(c));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// Writes to standard output. A reader that went away (`croft completion bash | head -1`) is no failure.

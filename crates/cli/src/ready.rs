@@ -28,9 +28,7 @@ pub(crate) fn message(addresses: &[SocketAddr], kubeconfig: &Path, password: Opt
 
 /// The path as one word of a shell.
 fn quoted(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = path.chars().all(|c| c.is_alphanumeric() || "/._-+:@%".contains(c));
-    if is_plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
+    crate::shell_word(&path.display().to_string())
 }
 
 /// The address to type into a browser: on the usual port if there is a listener on it.

@@ -17,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::settings::Settings;
-use crate::{Failure, logging, node, print, ready, store};
+use crate::{Failure, agent, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -73,7 +73,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let stopping = server.stopping();
     let controllers = croft_controllers::run(client.clone(), server.ca_pem().to_owned(), stopping);
     let controllers = tokio::spawn(controllers);
-    let agent = settings.node.as_ref().map(|node| node::start(node, &settings.data_dir, &server, client));
+    let agent = settings.node.as_ref().map(|node| agent::start(node, &settings.data_dir, &server, client));
     Ok(Running {
         addresses: server.addresses.clone(),
         kubeconfig: server.kubeconfig.clone(),
