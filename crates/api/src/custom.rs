@@ -31,7 +31,7 @@ pub fn custom_resource(definition: &Value) -> Result<Resource, SchemaError> {
         versions,
         is_virtual: false,
         is_custom: true,
-        behaviour: Arc::new(behaviour(has_status)),
+        behaviour: Arc::new(behaviour(&group, &names.plural, has_status)),
         group,
         names,
     })
@@ -136,8 +136,11 @@ fn columns(version: &Value) -> Vec<Column> {
 }
 
 /// With a status subresource, ordinary writes leave the status alone.
-fn behaviour(has_status: bool) -> Behaviour {
+pub(crate) fn behaviour(group: &str, plural: &str, has_status: bool) -> Behaviour {
+    let (admit, admit_delete) = crate::admission::of(group, plural);
     let base = Behaviour {
+        admit,
+        admit_delete,
         default: |_| {},
         unconditional_update: false,
         has_generation: true,

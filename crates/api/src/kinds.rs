@@ -29,6 +29,8 @@ pub(crate) fn base() -> Behaviour {
         create_on_update: false,
         delete_returns_object: false,
         has_generation: false,
+        admit: None,
+        admit_delete: None,
         name_rule: names::is_dns1123_subdomain,
         convert: None,
     }
@@ -37,7 +39,10 @@ pub(crate) fn base() -> Behaviour {
 pub(crate) fn behaviour(group: &str, plural: &str) -> Behaviour {
     let (prepare_create, prepare_update) = prepare::of(group, plural);
     let (validate_create, validate_update) = validate::of(group, plural);
+    let (admit, admit_delete) = crate::admission::of(group, plural);
     Behaviour {
+        admit,
+        admit_delete,
         validate_create,
         validate_update,
         prepare_create,

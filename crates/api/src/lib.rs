@@ -10,6 +10,7 @@
 //!
 //! Pure: no I/O, no clock.
 
+mod admission;
 mod blank;
 pub mod cdi;
 pub mod cni;
@@ -27,16 +28,19 @@ pub mod protobuf;
 pub mod rbac;
 mod resource;
 mod schemas;
+mod shipped;
 mod table;
 mod validate;
 mod view;
 mod wire;
 
+pub use admission::{Admission, Admit, AdmitDelete, Lookup, shipped_behaviour};
 pub use blank::blank;
 pub use custom::{compare_versions, custom_resource};
 pub use kind::Marker;
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
+pub use shipped::shipped_definitions;
 pub use table::builtin;
 pub use validate::{Need, ServiceNeeds, service_needs};

@@ -6,6 +6,8 @@ use croft_meta::{FieldErrors, Gvk, Gvr};
 use croft_schema::{CelRules, Schema};
 use serde_json::Value;
 
+use crate::admission::{Admit, AdmitDelete};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Namespaced,
@@ -97,6 +99,10 @@ pub struct Behaviour {
     pub delete_returns_object: bool,
     /// `metadata.generation` counts changes of everything but metadata and status.
     pub has_generation: bool,
+    /// After defaulting, before schema validation: fills in, changes or refuses, with a view of other objects.
+    pub admit: Option<Admit>,
+    /// Before a deletion.
+    pub admit_delete: Option<AdmitDelete>,
     /// How `metadata.name` is checked.
     pub name_rule: fn(&str) -> Vec<String>,
     /// Rewrites a stored object into another version or group of the same storage (events); identity for most.

@@ -17,7 +17,7 @@ pub struct BlockDeviceSpec {
     pub tags: Vec<String>,
     /// Whether the disk should be part of the node's storage.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = false))]
+    #[schemars(extend("x-default" = false))]
     pub provision: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provisioner: Option<BlockDeviceProvisioner>,
@@ -67,7 +67,7 @@ pub struct LvmProvisioner {
 pub struct BlockDeviceStatus {
     #[schemars(extend("enum" = ["Active", "Inactive", "Unknown"]))]
     pub state: String,
-    #[schemars(extend("enum" = ["Provisioned", "Unprovisioned", "Unprovisioning"], "default" = "Unprovisioned"))]
+    #[schemars(extend("enum" = ["Provisioned", "Unprovisioned", "Unprovisioning"], "x-default" = "Unprovisioned"))]
     pub provision_phase: String,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,

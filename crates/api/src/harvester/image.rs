@@ -22,7 +22,7 @@ pub mod source_type {
 pub struct VirtualMachineImageSpec {
     /// `backingimage` or `cdi`. Croft keeps both in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["backingimage", "cdi"], "default" = "backingimage"))]
+    #[schemars(extend("enum" = ["backingimage", "cdi"], "x-default" = "backingimage"))]
     pub backend: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -41,7 +41,7 @@ pub struct VirtualMachineImageSpec {
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub storage_class_parameters: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "maximum" = 10, "default" = 3))]
+    #[schemars(extend("minimum" = 0, "maximum" = 10, "x-default" = 3))]
     pub retry: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_parameters: Option<ImageSecurityParameters>,
@@ -77,7 +77,7 @@ pub struct VirtualMachineImageStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_target: Option<ImageBackupTarget>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 0, "default" = 0))]
+    #[schemars(extend("minimum" = 0, "x-default" = 0))]
     pub failed: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failed_time: Option<String>,

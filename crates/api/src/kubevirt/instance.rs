@@ -40,6 +40,7 @@ pub struct VirtualMachineInstanceSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub volumes: Vec<Volume>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<Probe>,
@@ -50,18 +51,21 @@ pub struct VirtualMachineInstanceSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subdomain: Option<String>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub networks: Vec<Network>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_policy: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_config: Option<PodDNSConfig>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub access_credentials: Vec<AccessCredential>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Vec<VirtualMachineInstanceResourceClaim>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub utility_volumes: Vec<UtilityVolume>,
 }
 

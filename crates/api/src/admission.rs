@@ -1,0 +1,74 @@
+//! What KubeVirt's and Harvester's webhooks do to an object before it is stored: fill in, change, refuse.
+//!
+//! The API server calls [`crate::Behaviour::admit`] after defaulting and before schema validation, for every write of
+//! an object and of its `status`; and [`crate::Behaviour::admit_delete`] before a deletion. Other objects are seen
+//! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
+
+use croft_meta::ApiError;
+use serde_json::Value;
+
+use crate::resource::Behaviour;
+
+/// Objects as they are stored now.
+pub trait Lookup {
+    /// `namespace` is empty for what is cluster-wide; the core group is the empty one.
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
+    /// With an empty namespace: all namespaces.
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+}
+
+/// One write on its way in.
+pub struct Admission<'a> {
+    /// What will be stored; rules may change it.
+    pub object: &'a mut Value,
+    /// What is stored; `None` for a creation.
+    pub old: Option<&'a Value>,
+    /// Empty, or `status`.
+    pub subresource: &'a str,
+    /// The caller is a part of Croft.
+    pub is_internal: bool,
+    pub user: &'a str,
+    pub lookup: &'a dyn Lookup,
+    pub now: jiff::Timestamp,
+    pub random: &'a mut dyn FnMut(&mut [u8]),
+}
+
+impl std::fmt::Debug for Admission<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admission")
+            .field("object", &self.object)
+            .field("is_update", &self.old.is_some())
+            .field("subresource", &self.subresource)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+pub type Admit = fn(&mut Admission<'_>) -> Result<(), ApiError>;
+pub type AdmitDelete = fn(&Value, &dyn Lookup) -> Result<(), ApiError>;
+
+/// The rules of a kind, built in or shipped; `None` where there are none.
+pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelete>) {
+    match (group, plural) {
+        ("kubevirt.io", "virtualmachineinstances") => (Some(guard_status), None),
+        _ => (None, None),
+    }
+}
+
+/// The kind has no status subresource, so the status is guarded here: only Croft's own parts write it.
+fn guard_status(admission: &mut Admission<'_>) -> Result<(), ApiError> {
+    if admission.is_internal {
+        return Ok(());
+    }
+    match admission.old {
+        Some(old) => crate::view::restore(admission.object, old, "status"),
+        None => drop(crate::view::remove(admission.object, "status")),
+    }
+    Ok(())
+}
+
+/// What a kind that Croft ships does beyond its schema; `None` for kinds that users define.
+pub fn shipped_behaviour(group: &str, plural: &str) -> Option<Behaviour> {
+    let definition = crate::shipped::find(group, plural)?;
+    Some(crate::custom::behaviour(group, plural, definition.has_status))
+}

@@ -1,0 +1,385 @@
+//! The CustomResourceDefinitions that Croft brings along: KubeVirt's, CDI's, Harvester's and the one for networks.
+//!
+//! They are ordinary custom resources with real definitions, so that every client finds what it expects in
+//! discovery, in `kubectl explain` and among the definitions themselves. Their schemas are made from the structs of
+//! the kinds.
+
+mod schema;
+
+use serde_json::{Map, Value, json};
+
+use crate::resource::Scope;
+use crate::{cdi, cni, harvester, instancetype, kubevirt};
+
+/// A kind to ship.
+pub(crate) struct Shipped {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short_names: &'static [&'static str],
+    /// In the category `all`: shown by `kubectl get all`.
+    in_all: bool,
+    scope: Scope,
+    /// Best first; the first is stored.
+    versions: &'static [Served],
+    pub(crate) has_status: bool,
+    columns: &'static [ShippedColumn],
+    schema: fn() -> Value,
+}
+
+struct Served {
+    name: &'static str,
+    deprecation: Option<&'static str>,
+}
+
+/// Name, type, path, priority, description.
+struct ShippedColumn(&'static str, &'static str, &'static str, i32, &'static str);
+
+const AGE: ShippedColumn = ShippedColumn("Age", "date", ".metadata.creationTimestamp", 0, "");
+const READY: ShippedColumn = ShippedColumn("Ready", "string", ".status.conditions[?(@.type=='Ready')].status", 0, "");
+const PHASE: ShippedColumn = ShippedColumn("Phase", "string", ".status.phase", 0, "");
+
+const V1: &[Served] = &[Served { name: "v1", deprecation: None }];
+const V1BETA1: &[Served] = &[Served { name: "v1beta1", deprecation: None }];
+const KUBEVIRT: &[Served] = &[
+    Served { name: "v1", deprecation: None },
+    Served {
+        name: "v1alpha3",
+        deprecation: Some("kubevirt.io/v1alpha3 is now deprecated and will be removed in a future release."),
+    },
+];
+
+const SHIPPED: &[Shipped] = &[
+    Shipped {
+        group: kubevirt::GROUP,
+        kind: "VirtualMachine",
+        plural: "virtualmachines",
+        short_names: &["vm", "vms"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: KUBEVIRT,
+        has_status: true,
+        columns: &[
+            AGE,
+            ShippedColumn("Status", "string", ".status.printableStatus", 0, "Human Readable Status"),
+            READY,
+        ],
+        schema: schema::of::<kubevirt::VirtualMachine>,
+    },
+    Shipped {
+        group: kubevirt::GROUP,
+        kind: "VirtualMachineInstance",
+        plural: "virtualmachineinstances",
+        short_names: &["vmi", "vmis"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: KUBEVIRT,
+        has_status: false,
+        columns: &[
+            AGE,
+            PHASE,
+            ShippedColumn("IP", "string", ".status.interfaces[0].ipAddress", 0, ""),
+            ShippedColumn("NodeName", "string", ".status.nodeName", 0, ""),
+            READY,
+            ShippedColumn("Live-Migratable", "string", ".status.conditions[?(@.type=='LiveMigratable')].status", 1, ""),
+            ShippedColumn("Paused", "string", ".status.conditions[?(@.type=='Paused')].status", 1, ""),
+        ],
+        schema: schema::of::<kubevirt::VirtualMachineInstance>,
+    },
+    Shipped {
+        group: kubevirt::GROUP,
+        kind: "VirtualMachineInstanceMigration",
+        plural: "virtualmachineinstancemigrations",
+        short_names: &["vmim", "vmims"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: KUBEVIRT,
+        has_status: true,
+        columns: &[
+            ShippedColumn("Phase", "string", ".status.phase", 0, "The current phase of VM instance migration"),
+            ShippedColumn("VMI", "string", ".spec.vmiName", 0, "The name of the VMI to perform the migration on"),
+        ],
+        schema: schema::of::<kubevirt::VirtualMachineInstanceMigration>,
+    },
+    Shipped {
+        group: kubevirt::GROUP,
+        kind: "KubeVirt",
+        plural: "kubevirts",
+        short_names: &["kv", "kvs"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: KUBEVIRT,
+        has_status: true,
+        columns: &[AGE, PHASE],
+        schema: schema::of::<kubevirt::KubeVirt>,
+    },
+    Shipped {
+        group: instancetype::GROUP,
+        kind: "VirtualMachineInstancetype",
+        plural: "virtualmachineinstancetypes",
+        short_names: &["vminstancetype", "vminstancetypes", "vmf", "vmfs"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<instancetype::VirtualMachineInstancetype>,
+    },
+    Shipped {
+        group: instancetype::GROUP,
+        kind: "VirtualMachineClusterInstancetype",
+        plural: "virtualmachineclusterinstancetypes",
+        short_names: &["vmclusterinstancetype", "vmclusterinstancetypes", "vmcf", "vmcfs"],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<instancetype::VirtualMachineClusterInstancetype>,
+    },
+    Shipped {
+        group: instancetype::GROUP,
+        kind: "VirtualMachinePreference",
+        plural: "virtualmachinepreferences",
+        short_names: &["vmpref", "vmprefs", "vmp", "vmps"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<instancetype::VirtualMachinePreference>,
+    },
+    Shipped {
+        group: instancetype::GROUP,
+        kind: "VirtualMachineClusterPreference",
+        plural: "virtualmachineclusterpreferences",
+        short_names: &["vmcp", "vmcps"],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<instancetype::VirtualMachineClusterPreference>,
+    },
+    Shipped {
+        group: cdi::GROUP,
+        kind: "DataVolume",
+        plural: "datavolumes",
+        short_names: &["dv", "dvs"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: true,
+        columns: &[
+            ShippedColumn("Phase", "string", ".status.phase", 0, "The phase the data volume is in"),
+            ShippedColumn(
+                "Progress",
+                "string",
+                ".status.progress",
+                0,
+                "Transfer progress in percentage if known, N/A otherwise",
+            ),
+            ShippedColumn(
+                "Restarts",
+                "integer",
+                ".status.restartCount",
+                0,
+                "The number of times the transfer has been restarted.",
+            ),
+            AGE,
+        ],
+        schema: schema::of::<cdi::DataVolume>,
+    },
+    Shipped {
+        group: cdi::GROUP,
+        kind: "DataSource",
+        plural: "datasources",
+        short_names: &["das"],
+        in_all: true,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: true,
+        columns: &[],
+        schema: schema::of::<cdi::DataSource>,
+    },
+    Shipped {
+        group: cdi::GROUP,
+        kind: "StorageProfile",
+        plural: "storageprofiles",
+        short_names: &[],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: true,
+        columns: &[],
+        schema: schema::of::<cdi::StorageProfile>,
+    },
+    Shipped {
+        group: cdi::GROUP,
+        kind: "CDIConfig",
+        plural: "cdiconfigs",
+        short_names: &[],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<cdi::CDIConfig>,
+    },
+    Shipped {
+        group: cdi::GROUP,
+        kind: "CDI",
+        plural: "cdis",
+        short_names: &["cdi", "cdis"],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[AGE, PHASE],
+        schema: schema::of::<cdi::CDI>,
+    },
+    Shipped {
+        group: harvester::GROUP,
+        kind: "VirtualMachineImage",
+        plural: "virtualmachineimages",
+        short_names: &["vmimage", "vmimages"],
+        in_all: false,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[
+            ShippedColumn("BACKEND", "string", ".spec.backend", 0, ""),
+            ShippedColumn("DISPLAY-NAME", "string", ".spec.displayName", 0, ""),
+            ShippedColumn("SIZE", "integer", ".status.size", 0, ""),
+            ShippedColumn("VIRTUALSIZE", "integer", ".status.virtualSize", 0, ""),
+            ShippedColumn("AGE", "date", ".metadata.creationTimestamp", 0, ""),
+        ],
+        schema: schema::of::<harvester::VirtualMachineImage>,
+    },
+    Shipped {
+        group: harvester::GROUP,
+        kind: "Setting",
+        plural: "settings",
+        short_names: &[],
+        in_all: false,
+        scope: Scope::Cluster,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[ShippedColumn("VALUE", "string", ".value", 0, "")],
+        schema: schema::of::<harvester::Setting>,
+    },
+    Shipped {
+        group: harvester::GROUP,
+        kind: "BlockDevice",
+        plural: "blockdevices",
+        short_names: &["bd", "bds"],
+        in_all: false,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: false,
+        columns: &[
+            ShippedColumn("Type", "string", ".status.deviceStatus.details.deviceType", 0, ""),
+            ShippedColumn("DevPath", "string", ".status.deviceStatus.devPath", 0, ""),
+            ShippedColumn("MountPoint", "string", ".status.deviceStatus.fileSystem.mountPoint", 0, ""),
+            ShippedColumn("NodeName", "string", ".spec.nodeName", 0, ""),
+            ShippedColumn("ProvisionPhase", "string", ".status.provisionPhase", 0, ""),
+            AGE,
+        ],
+        schema: schema::of::<harvester::BlockDevice>,
+    },
+    Shipped {
+        group: cni::GROUP,
+        kind: "NetworkAttachmentDefinition",
+        plural: "network-attachment-definitions",
+        short_names: &["net-attach-def"],
+        in_all: false,
+        scope: Scope::Namespaced,
+        versions: V1,
+        has_status: false,
+        columns: &[],
+        schema: schema::of::<cni::NetworkAttachmentDefinition>,
+    },
+];
+
+/// The kind, if it is one of ours.
+pub(crate) fn find(group: &str, plural: &str) -> Option<&'static Shipped> {
+    SHIPPED.iter().find(|shipped| shipped.group == group && shipped.plural == plural)
+}
+
+/// The definitions, as they are to be stored.
+pub fn shipped_definitions() -> Vec<Value> {
+    SHIPPED.iter().map(definition).collect()
+}
+
+fn definition(shipped: &Shipped) -> Value {
+    let schema = (shipped.schema)();
+    let versions: Vec<Value> = shipped
+        .versions
+        .iter()
+        .enumerate()
+        .map(|(index, served)| version(shipped, served, index == 0, &schema))
+        .collect();
+    let categories: &[&str] = if shipped.in_all { &["all"] } else { &[] };
+    let mut names = json!({
+        "plural": shipped.plural,
+        "singular": shipped.kind.to_lowercase(),
+        "kind": shipped.kind,
+        "listKind": format!("{}List", shipped.kind),
+    });
+    for (field, values) in [("shortNames", shipped.short_names), ("categories", categories)] {
+        if !values.is_empty() {
+            names[field] = json!(values);
+        }
+    }
+    let scope = if shipped.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{}.{}", shipped.plural, shipped.group)},
+        "spec": {
+            "group": shipped.group,
+            "names": names,
+            "scope": scope,
+            "versions": versions,
+            "conversion": {"strategy": "None"},
+        },
+    })
+}
+
+fn version(shipped: &Shipped, served: &Served, is_stored: bool, schema: &Value) -> Value {
+    let mut version = json!({
+        "name": served.name,
+        "served": true,
+        "storage": is_stored,
+        "schema": {"openAPIV3Schema": schema},
+    });
+    if let Some(warning) = served.deprecation {
+        version["deprecated"] = json!(true);
+        version["deprecationWarning"] = json!(warning);
+    }
+    if shipped.has_status {
+        version["subresources"] = json!({"status": {}});
+    }
+    if !shipped.columns.is_empty() {
+        version["additionalPrinterColumns"] = shipped.columns.iter().map(column).collect();
+    }
+    version
+}
+
+fn column(column: &ShippedColumn) -> Value {
+    let ShippedColumn(name, ty, path, priority, description) = column;
+    let mut map = Map::new();
+    map.insert("name".to_owned(), json!(name));
+    map.insert("type".to_owned(), json!(ty));
+    map.insert("jsonPath".to_owned(), json!(path));
+    if *priority > 0 {
+        map.insert("priority".to_owned(), json!(priority));
+    }
+    if !description.is_empty() {
+        map.insert("description".to_owned(), json!(description));
+    }
+    Value::Object(map)
+}
+
+#[cfg(test)]
+mod tests;
