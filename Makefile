@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench conformance guest guest-test clean
+.PHONY: help run build test lint fmt bench conformance guest guest-test guest-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -19,6 +19,7 @@ help: ## Print this menu
 run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
 	@scripts/install-packages run
 	$(CARGO) build --release
+	@$(MAKE) --no-print-directory guest || echo "The small guest could not be built: croft demo will ask for an image." >&2
 	@exec "$(TARGET)/release/croft" server --data-dir "$(DATA)" $(ARGS)
 
 build: ## Build the server for release
@@ -57,6 +58,10 @@ guest: ## Build the small guest that the tests boot (docs/guest.md)
 
 guest-test: guest ## Boot that guest, by BIOS and by UEFI, and try all it promises
 	@images/tiny/test "$(TARGET)/guest/tiny.qcow2"
+
+guest-debian: ## Build a full Debian guest with cloud-init, for the slower tests (needs root)
+	@scripts/install-packages guest-debian
+	@images/debian/build "$(TARGET)/guest/debian.qcow2"
 
 clean: ## Remove what was built (not the data)
 	$(CARGO) clean
