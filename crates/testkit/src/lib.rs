@@ -16,7 +16,9 @@ mod kubectl;
 mod patience;
 mod pki;
 mod process;
+pub mod rfb;
 mod server;
+mod websocket;
 
 pub use croft::{Croft, StoreKind, binary};
 pub use endpoint::Endpoint;
@@ -28,3 +30,4 @@ pub use patience::{eventually, eventually_within, patience};
 pub use pki::{Authority, Identity};
 pub use process::{Process, find_program, free_port};
 pub use server::{Server, ServerKind};
+pub use websocket::{PLAIN, Refused, WebSocket};
