@@ -3,10 +3,13 @@
 //! Values that KubeVirt may add to (phases, reasons, bus names) are strings with constants beside them, so that an
 //! object written by a newer client can always be read.
 
+mod config;
+mod defaults;
 mod devices;
 mod disks;
 mod domain;
 mod features;
+mod from_machine;
 mod instance;
 mod instance_status;
 mod machine;
@@ -16,10 +19,12 @@ mod networks;
 mod operator;
 mod requests;
 
+pub use config::ClusterConfig;
 pub use devices::*;
 pub use disks::*;
 pub use domain::*;
 pub use features::*;
+pub use from_machine::vmi_from_vm;
 pub use instance::*;
 pub use instance_status::*;
 pub use machine::*;

@@ -11,6 +11,7 @@
 //! Pure: no I/O, no clock.
 
 mod admission;
+mod amount;
 mod blank;
 pub mod cdi;
 pub mod cni;
@@ -38,6 +39,7 @@ pub use admission::{Admission, Admit, AdmitDelete, Lookup, shipped_behaviour};
 pub use blank::blank;
 pub use custom::{compare_versions, custom_resource};
 pub use kind::Marker;
+pub use kubevirt::vmi_from_vm;
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};

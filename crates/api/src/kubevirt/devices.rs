@@ -79,10 +79,6 @@ pub struct Input {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Rng {}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Gpu {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]

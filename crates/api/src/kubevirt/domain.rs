@@ -266,7 +266,3 @@ pub struct SevPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted_state: Option<bool>,
 }
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SevAttestation {}

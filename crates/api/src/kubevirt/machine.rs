@@ -263,8 +263,7 @@ pub struct VirtualMachineSpec {
     pub instancetype: Option<InstancetypeMatcher>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<PreferenceMatcher>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub template: Option<VirtualMachineInstanceTemplateSpec>,
+    pub template: VirtualMachineInstanceTemplateSpec,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub data_volume_templates: Vec<DataVolumeTemplateSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -113,7 +113,7 @@ pub struct PodNetwork {
     #[serde(rename = "vmNetworkCIDR", skip_serializing_if = "Option::is_none")]
     pub vm_network_cidr: Option<String>,
     #[serde(rename = "vmIPv6NetworkCIDR", skip_serializing_if = "Option::is_none")]
-    pub vm_i_pv6_network_cidr: Option<String>,
+    pub vm_ipv6_network_cidr: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -122,4 +122,21 @@ pub struct MultusNetwork {
     pub network_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
+}
+
+impl Interface {
+    /// How it is plugged in, by the names of the fields; exactly one is right.
+    pub fn bindings(&self) -> impl Iterator<Item = &'static str> {
+        let set = [
+            (self.bridge.is_some(), "bridge"),
+            (self.slirp.is_some(), "slirp"),
+            (self.masquerade.is_some(), "masquerade"),
+            (self.sriov.is_some(), "sriov"),
+            (self.macvtap.is_some(), "macvtap"),
+            (self.passt.is_some(), "passt"),
+            (self.passt_binding.is_some(), "passtBinding"),
+            (self.binding.is_some(), "binding"),
+        ];
+        set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name)
+    }
 }

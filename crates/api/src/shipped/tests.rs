@@ -2,7 +2,6 @@ use super::*;
 use croft_meta::FieldPath;
 
 #[test]
-#[test]
 fn every_schema_is_structural() {
     for definition in shipped_definitions() {
         for version in definition["spec"]["versions"].as_array().unwrap() {
