@@ -14,6 +14,7 @@ mod garbage_collector;
 mod namespace;
 mod objects;
 mod orphaned_pod;
+mod schedule;
 mod service_account;
 mod token_secret;
 
