@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
+mod claims;
 mod cluster_role_aggregation;
 mod content;
 mod crd_cleanup;
@@ -17,6 +18,7 @@ mod orphaned_pod;
 mod schedule;
 mod service_account;
 mod token_secret;
+mod virtual_machine;
 
 use croft_reconcile::Tasks;
 use kube::Client;
