@@ -151,7 +151,8 @@ mod tests {
         claims.claims.insert(Key::new("ns", "c"), serde_json::from_value(owned).unwrap());
         let filling = data_volume("ImportInProgress", json!([]));
         claims.data_volumes.insert(Key::new("ns", "c"), serde_json::from_value(filling).unwrap());
-        let volume: Volume = serde_json::from_value(json!({"name": "d", "persistentVolumeClaim": {"claimName": "c"}})).unwrap();
+        let volume: Volume =
+            serde_json::from_value(json!({"name": "d", "persistentVolumeClaim": {"claimName": "c"}})).unwrap();
         assert_eq!(claims.disk("ns", &volume), Some(Disk::Filling));
         assert_eq!(claims.disk("other", &volume), Some(Disk::Missing));
         let none: Volume = serde_json::from_value(json!({"name": "d", "emptyDisk": {"capacity": "1Gi"}})).unwrap();

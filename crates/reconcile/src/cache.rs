@@ -82,9 +82,30 @@ impl<K> Cache<K> {
 
     /// For a reader that wrote an object and must see its own write before the watch says so. An older one than what is
     /// there is left out by the watch's next word, not by this.
+    ///
+    /// For an object that is there already, [`Cache::wrote`] is safer.
     pub fn insert(&self, key: Key, object: K) {
         self.objects.write().insert(key, Arc::new(object));
     }
+}
+
+impl<K: Resource> Cache<K> {
+    /// Shows what this process wrote before the watch says so. It only replaces an older state of the same object: one
+    /// that is gone does not come back, and what the watch brought in the meantime stays.
+    pub fn wrote(&self, object: K) {
+        let mut objects = self.objects.write();
+        let Some(there) = objects.get_mut(&Key::of(&object)) else { return };
+        if there.meta().uid == object.meta().uid && is_newer(&object, &**there) {
+            *there = Arc::new(object);
+        }
+    }
+}
+
+/// Versions are numbers here; whatever else they may be is not compared.
+fn is_newer(one: &impl Resource, other: &impl Resource) -> bool {
+    let number = |version: Option<&String>| version.and_then(|text| text.parse::<u64>().ok());
+    let one = number(one.meta().resource_version.as_ref());
+    one.zip(number(other.meta().resource_version.as_ref())).is_some_and(|(one, other)| one > other)
 }
 
 impl<K> Cache<K>
@@ -125,8 +146,7 @@ impl<K: Resource> Follower<K> {
                 Event::Applied(Whole(object)) => {
                     let (key, new) = (Key::of(&object), Arc::new(object));
                     self.unseen.remove(&key);
-                    let old = self.cache.objects.write().insert(key.clone(), Arc::clone(&new));
-                    return Some(Change { key, old, new: Some(new) });
+                    return Some(self.apply(key, new));
                 }
                 Event::Deleted(Whole(object)) => self.remove(Key::of(&object)),
                 Event::Synced => {
@@ -137,6 +157,15 @@ impl<K: Resource> Follower<K> {
                 }
             }
         }
+    }
+
+    /// An own write ([`Cache::wrote`]) may be ahead of the watch; the watch will come to it.
+    fn apply(&self, key: Key, new: Arc<K>) -> Change<K> {
+        let mut objects = self.cache.objects.write();
+        let ahead = objects.get(&key).filter(|there| there.meta().uid == new.meta().uid && is_newer(&***there, &*new));
+        let new = ahead.cloned().unwrap_or(new);
+        let old = objects.insert(key.clone(), Arc::clone(&new));
+        Change { key, old, new: Some(new) }
     }
 
     fn remove(&mut self, key: Key) {
@@ -157,6 +186,46 @@ mod tests {
     fn object(name: &str) -> Whole<ConfigMap> {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         Whole(ConfigMap { metadata, ..ConfigMap::default() })
+    }
+
+    fn version(uid: &str, version: &str) -> ConfigMap {
+        let metadata = ObjectMeta {
+            name: Some("a".to_owned()),
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        ConfigMap { metadata, ..ConfigMap::default() }
+    }
+
+    #[tokio::test]
+    async fn an_own_write_is_ahead_of_the_watch_but_brings_nothing_back() {
+        let cache = Cache::default();
+        let (send, events) = futures::channel::mpsc::unbounded();
+        let mut follower = Follower {
+            cache: cache.clone(),
+            events: events.boxed(),
+            unseen: BTreeSet::new(),
+            changes: VecDeque::new(),
+        };
+        let seen = |cache: &Cache<ConfigMap>| {
+            cache.get(&Key::new("", "a")).and_then(|there| there.metadata.resource_version.clone())
+        };
+        cache.wrote(version("u", "5"));
+        assert_eq!(seen(&cache), None, "it may be gone already");
+        send.unbounded_send(Event::Applied(Whole(version("u", "6")))).unwrap();
+        follower.next().await.unwrap();
+        cache.wrote(version("u", "5"));
+        assert_eq!(seen(&cache).as_deref(), Some("6"));
+        cache.wrote(version("u", "8"));
+        send.unbounded_send(Event::Applied(Whole(version("u", "7")))).unwrap();
+        let change = follower.next().await.unwrap();
+        assert_eq!(change.new.unwrap().metadata.resource_version.as_deref(), Some("8"));
+        assert_eq!(seen(&cache).as_deref(), Some("8"));
+        send.unbounded_send(Event::Applied(Whole(version("other", "9")))).unwrap();
+        follower.next().await.unwrap();
+        cache.wrote(version("u", "10"));
+        assert_eq!(seen(&cache).as_deref(), Some("9"), "another object of the same name");
     }
 
     #[tokio::test]

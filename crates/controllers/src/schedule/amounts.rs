@@ -64,7 +64,9 @@ impl Amounts {
             ("cpu", self.cpu_milli, used.cpu_milli, wanted.cpu_milli),
             ("memory", self.memory_bytes, used.memory_bytes, wanted.memory_bytes),
         ];
-        rows.extend(wanted.others.iter().map(|(name, wanted)| (name.as_str(), of(self, name), of(used, name), *wanted)));
+        rows.extend(
+            wanted.others.iter().map(|(name, wanted)| (name.as_str(), of(self, name), of(used, name), *wanted)),
+        );
         let missing = rows.into_iter().filter_map(|(resource, total, used, requested)| {
             let free = total.saturating_sub(used);
             let is_short = requested > 0 && requested > free;

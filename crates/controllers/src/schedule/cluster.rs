@@ -154,7 +154,8 @@ fn is_selected(guest: &Guest, host: &Host) -> bool {
 }
 
 fn is_eligible(guest: &Guest, host: &Host, constraint: &TopologySpreadConstraint) -> bool {
-    let honours = |policy: &Option<String>, otherwise: bool| policy.as_deref().map_or(otherwise, |text| text == "Honor");
+    let honours =
+        |policy: &Option<String>, otherwise: bool| policy.as_deref().map_or(otherwise, |text| text == "Honor");
     (!honours(&constraint.node_affinity_policy, true) || is_selected(guest, host))
         && (!honours(&constraint.node_taints_policy, false) || host.forbidding_taint(&guest.tolerations).is_none())
 }

@@ -39,7 +39,9 @@ impl Guest {
     /// One must hold, if there are any.
     pub(crate) fn required_node_terms(&self) -> Option<&[NodeSelectorTerm]> {
         let node = self.affinity.as_ref()?.node_affinity.as_ref()?;
-        node.required_during_scheduling_ignored_during_execution.as_ref().map(|terms| terms.node_selector_terms.as_slice())
+        node.required_during_scheduling_ignored_during_execution
+            .as_ref()
+            .map(|terms| terms.node_selector_terms.as_slice())
     }
 
     pub(crate) fn preferred_node_terms(&self) -> &[PreferredSchedulingTerm] {

@@ -68,7 +68,8 @@ impl Neighbours {
         self.apart_for_others.extend(others.filter_map(domain));
         // Wishes count in both directions, as upstream has it.
         for (one, two) in [(guest, other.guest), (other.guest, guest)] {
-            let together = one.preferred_together().iter().map(|wish| (&wish.pod_affinity_term, i64::from(wish.weight)));
+            let together =
+                one.preferred_together().iter().map(|wish| (&wish.pod_affinity_term, i64::from(wish.weight)));
             let apart = one.preferred_apart().iter().map(|wish| (&wish.pod_affinity_term, -i64::from(wish.weight)));
             for (term, weight) in together.chain(apart) {
                 if let Some(domain) = domain(term).filter(|_| matches(term, one, two, namespaces)) {
@@ -79,18 +80,17 @@ impl Neighbours {
     }
 
     pub(super) fn check(&self, host: &Host) -> Result<(), Reason> {
-        let is_in = |domains: &HashSet<Domain>| {
-            domains.iter().any(|(key, value)| host.labels.get(key) == Some(value))
-        };
+        let is_in = |domains: &HashSet<Domain>| domains.iter().any(|(key, value)| host.labels.get(key) == Some(value));
         if is_in(&self.apart_for_others) {
             return Err(Reason::ApartForOthers);
         }
         if is_in(&self.apart) {
             return Err(Reason::Apart);
         }
-        let is_together = self.together.iter().all(|(key, domains)| {
-            host.labels.get(key).is_some_and(|value| self.is_first || domains.contains(value))
-        });
+        let is_together = self
+            .together
+            .iter()
+            .all(|(key, domains)| host.labels.get(key).is_some_and(|value| self.is_first || domains.contains(value)));
         if is_together { Ok(()) } else { Err(Reason::Together) }
     }
 

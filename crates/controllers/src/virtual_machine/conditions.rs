@@ -1,6 +1,8 @@
 //! The conditions of a machine: its own, and those of its instance.
 
-use croft_api::kubevirt::{VirtualMachineCondition, VirtualMachineInstance, VirtualMachineInstanceCondition, condition};
+use croft_api::kubevirt::{
+    VirtualMachineCondition, VirtualMachineInstance, VirtualMachineInstanceCondition, condition,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -107,9 +109,9 @@ fn mirror(conditions: &mut Vec<VirtualMachineCondition>, theirs: &VirtualMachine
 /// Times change only when something else does, else every look would be a write.
 fn set(conditions: &mut Vec<VirtualMachineCondition>, mut new: VirtualMachineCondition, now: Timestamp) {
     let there = conditions.iter_mut().find(|condition| condition.type_ == new.type_);
-    let is_same = there.as_ref().is_some_and(|there| {
-        there.status == new.status && there.reason == new.reason && there.message == new.message
-    });
+    let is_same = there
+        .as_ref()
+        .is_some_and(|there| there.status == new.status && there.reason == new.reason && there.message == new.message);
     if is_same {
         return;
     }

@@ -10,9 +10,9 @@ mod volumes;
 use croft_api::kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use self::growth::Obstacle;
 pub(crate) use self::growth::{CPU_ALLOCATION_RATIO, vcpus};
 pub(super) use self::volumes::{FROM_MACHINE, is_fulfilled, names_from_machine};
-use self::growth::Obstacle;
 use super::conditions::{Failure, Restart};
 use super::memory_dump;
 use super::view::{is_being_deleted, is_final, is_migrating, status_of};
@@ -72,7 +72,12 @@ pub(super) fn update(given: Given<'_>) -> Updated {
 }
 
 impl Updated {
-    fn follow(&mut self, mut instance: VirtualMachineInstance, wanted: &VirtualMachineInstanceSpec, started: Started<'_>) {
+    fn follow(
+        &mut self,
+        mut instance: VirtualMachineInstance,
+        wanted: &VirtualMachineInstanceSpec,
+        started: Started<'_>,
+    ) {
         let moves_volumes = self.machine.spec.update_volumes_strategy.as_deref() == Some("Migration");
         let needs_restart = match started {
             Started::Same => false,

@@ -79,8 +79,7 @@ pub(super) fn next(
     if request.remove == Some(true) {
         DISSOCIATING.clone_into(&mut next.phase);
     }
-    let in_template =
-        template.is_some_and(|spec| spec.volumes.iter().any(|volume| volume.name == request.claim_name));
+    let in_template = template.is_some_and(|spec| spec.volumes.iter().any(|volume| volume.name == request.claim_name));
     let mut statuses = instance.iter().flat_map(|instance| &instance.status).flat_map(|status| &status.volume_status);
     let volume = statuses.find(|volume| volume.name == request.claim_name);
     match request.phase.as_str() {

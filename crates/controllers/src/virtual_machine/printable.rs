@@ -1,13 +1,9 @@
 //! The one word that tells how a machine is. Several could be true at once; the first one counts.
 
-use croft_api::kubevirt::{
-    VirtualMachine, VirtualMachineInstance, VirtualMachineStatus, condition, printable_status,
-};
+use croft_api::kubevirt::{VirtualMachine, VirtualMachineInstance, VirtualMachineStatus, condition, printable_status};
 
 use super::run_strategy::{RunStrategy, is_set_to_start};
-use super::view::{
-    self, has_condition, is_being_deleted, is_final, is_migrating, is_running, is_starting,
-};
+use super::view::{self, has_condition, is_being_deleted, is_final, is_migrating, is_running, is_starting};
 use crate::claims::Disks;
 
 #[derive(Clone, Copy, Debug)]
@@ -122,9 +118,7 @@ mod tests {
     #[test]
     fn every_word_has_its_case() {
         let failing = || json!({"status": {"startFailure": {"consecutiveFailCount": 2}}});
-        let condition = |kind: &str, status: &str, reason: &str| {
-            json!({"phase": "Scheduling", "conditions": [{"type": kind, "status": status, "reason": reason}]})
-        };
+        let condition = |kind: &str, status: &str, reason: &str| json!({"phase": "Scheduling", "conditions": [{"type": kind, "status": status, "reason": reason}]});
         let paused = json!({"phase": "Running", "conditions": [{"type": "Paused", "status": "True"}]});
         let going = json!({"phase": "Running", "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let moving = json!({"phase": "Running", "migrationState": {"startTimestamp": "2026-01-01T00:00:00Z"}});
@@ -140,7 +134,13 @@ mod tests {
             (json!({}), Some(moving), fine(), false, "Migrating"),
             (json!({}), Some(paused), fine(), false, "Paused"),
             (json!({}), Some(json!({"phase": "Running"})), filling.clone(), false, "Running"),
-            (json!({}), Some(condition("Synchronized", "False", "FailedPvcNotFound")), fine(), false, "ErrorPvcNotFound"),
+            (
+                json!({}),
+                Some(condition("Synchronized", "False", "FailedPvcNotFound")),
+                fine(),
+                false,
+                "ErrorPvcNotFound",
+            ),
             (json!({}), None, broken, false, "DataVolumeError"),
             (json!({}), Some(condition("PodScheduled", "False", "Unschedulable")), fine(), false, "ErrorUnschedulable"),
             (json!({}), None, filling.clone(), false, "Provisioning"),
@@ -148,7 +148,13 @@ mod tests {
             (json!({}), None, unbound.clone(), false, "WaitingForVolumeBinding"),
             (halted(), None, unbound, false, "Stopped"),
             (json!({}), Some(condition("Synchronized", "False", "ErrImagePull")), fine(), false, "ErrImagePull"),
-            (json!({}), Some(condition("Synchronized", "False", "ImagePullBackOff")), fine(), false, "ImagePullBackOff"),
+            (
+                json!({}),
+                Some(condition("Synchronized", "False", "ImagePullBackOff")),
+                fine(),
+                false,
+                "ImagePullBackOff",
+            ),
             (json!({}), Some(json!({"phase": "Scheduled"})), fine(), false, "Starting"),
             (json!({}), Some(json!({})), fine(), false, "Starting"),
             (json!({}), None, fine(), true, "Starting"),

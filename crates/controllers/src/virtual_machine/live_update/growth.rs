@@ -83,7 +83,8 @@ pub(super) fn follow_memory(
     };
     let (Some((wanted, text)), Some((there, _))) = (guest(template), guest(&instance.spec)) else { return Ok(()) };
     if has_condition(instance, condition::HOT_MEMORY_CHANGE, "False") {
-        let why = "memory updated in template spec. Memory-hotplug failed and is not available for this VM configuration";
+        let why =
+            "memory updated in template spec. Memory-hotplug failed and is not available for this VM configuration";
         return Err(restart(why));
     }
     if wanted == there {
@@ -92,7 +93,9 @@ pub(super) fn follow_memory(
     let parse = |text: &Text| Quantity::parse(&text.0).ok();
     let most = instance.spec.domain.memory.as_ref().and_then(|memory| memory.max_guest.as_ref()).and_then(parse);
     let Some(most) = most else {
-        return Err(restart("memory updated in template spec. Memory-hotplug is not available for this VM configuration"));
+        return Err(restart(
+            "memory updated in template spec. Memory-hotplug is not available for this VM configuration",
+        ));
     };
     if has_condition(instance, condition::HOT_MEMORY_CHANGE, "True") {
         return Err(Obstacle::NotNow("another memory hotplug is in progress"));
