@@ -1,4 +1,7 @@
-//! What must hold between objects: the rules that a kind's row cannot state because they need others' state.
+//! What must hold between objects: the rules that a kind's row cannot state because they need others' state; and, in
+//! `rules`, calling those that it does state.
+
+mod rules;
 
 use croft_meta::status::{Cause, Details};
 use croft_meta::{ApiError, object};
@@ -34,7 +37,7 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
         }
         _ => {}
     }
-    Ok(())
+    rules::admit(call, target, object, None)
 }
 
 /// Before a changed object is prepared and validated.
@@ -51,7 +54,7 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
         }
         _ => {}
     }
-    Ok(())
+    rules::admit(call, target, new, Some(old))
 }
 
 /// A certificate request says who made it: not in the client's words, but in ours.
@@ -100,11 +103,12 @@ pub(crate) async fn after_write(call: &Call, target: &Target) {
     }
 }
 
-pub(crate) fn admit_delete(_call: &Call, target: &Target) -> Result<(), ApiError> {
+/// Before the object is deleted, or marked as such.
+pub(crate) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
     if is_kind(target, "", "namespaces") && PROTECTED_NAMESPACES.contains(&target.name.as_str()) {
         return Err(ApiError::forbidden("", "namespaces", &target.name, "this namespace may not be deleted"));
     }
-    Ok(())
+    rules::admit_delete(call, target, object)
 }
 
 /// New objects need a namespace that exists and is not on its way out.

@@ -1,51 +1,77 @@
-//! The objects that every server has: namespaces, roles, the `kubernetes` service, the admin user.
+//! The objects that every server has: the definitions of its kinds, namespaces, roles, the `kubernetes` service, what
+//! Harvester's clients expect to find, the admin user.
 //!
-//! Written through the ordinary pipeline, on every start; what is there already stays, except that
-//! the default roles are brought up to date as upstream does it.
+//! They go through the ordinary pipeline, on every start; what is there already stays, except that the definitions and
+//! the default roles are brought up to date. What is missing is written together: the first start writes a hundred
+//! objects and should not take a hundred times as long for it, and any other writes nothing.
+
+mod definitions;
+mod platform;
 
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use croft_meta::{ApiError, object};
 use croft_pki::{Secret, password};
-use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
-use crate::auth;
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
-use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
 use crate::services::KUBERNETES_IP;
-use crate::user::UserInfo;
-use crate::verbs::create::{Tracking, create_object};
+use crate::verbs::create::{Tracking, create_object, prepared};
 use crate::verbs::update::{Candidate, change};
+use crate::{auth, prepare};
 
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+const NAMESPACES: [&str; 8] = [
+    "default",
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    "harvester-system",
+    "harvester-public",
+    "longhorn-system",
+    "cattle-system",
+];
 const MANAGER: &str = "croft";
 const ADMIN: &str = "admin";
 
 /// Writes what is missing. Returns the admin password if this start made one up.
 pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>) -> Result<Option<Secret>, ApiError> {
-    for name in NAMESPACES {
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-        ensure(server, namespace, Existing::Keep).await?;
-    }
-    for role in auth::bootstrap::default_objects() {
-        ensure(server, role, Existing::Reconcile).await?;
-    }
-    ensure(server, kubernetes_service(server), Existing::Keep).await?;
+    definitions::install(server).await?;
+    let namespaces = NAMESPACES
+        .map(|name| Wanted::kept(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })));
+    ensure(server, namespaces.into()).await?;
+    let roles = auth::bootstrap::default_objects().into_iter();
+    let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
+    wanted.push(Wanted::kept(kubernetes_service(server)));
+    wanted.extend(platform::objects(&server.outside_address()));
+    ensure(server, wanted).await?;
     admin_user(server, admin_password).await
 }
 
+/// What becomes of an object that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existing {
     Keep,
     /// Add the rules and subjects that are missing.
     Reconcile,
+    /// Keep its spec, and have its status say what is the case.
+    Report,
     Replace,
+}
+
+#[derive(Debug)]
+struct Wanted {
+    object: Value,
+    existing: Existing,
+}
+
+impl Wanted {
+    fn kept(object: Value) -> Self {
+        Self { object, existing: Existing::Keep }
+    }
 }
 
 fn kubernetes_service(server: &ApiServer) -> Value {
@@ -63,46 +89,76 @@ fn kubernetes_service(server: &ApiServer) -> Value {
     })
 }
 
-/// A call made by the server itself.
-fn internal_call(server: &Arc<ApiServer>, target: &Target) -> Call {
-    let query = Query::default();
-    let gvr = target.served.resource.gvr(&target.served.version().name);
-    let mut info = RequestInfo::parse(&Method::POST, "/", &query);
-    info.is_resource = true;
-    info.verb = "create";
-    (info.group, info.version, info.resource) = (gvr.group, gvr.version, gvr.resource);
-    info.namespace.clone_from(&target.namespace);
-    Call::new(Arc::clone(server), UserInfo::internal(), info, query, HeaderMap::new(), Bytes::new())
-}
-
-async fn ensure(server: &Arc<ApiServer>, wanted: Value, existing: Existing) -> Result<(), ApiError> {
-    let gvk = object::gvk(&wanted);
-    let served =
-        server.catalog().find_kind(&gvk).cloned().ok_or_else(|| ApiError::internal(format!("no kind {gvk}")))?;
-    let target = Target::new(served, object::namespace(&wanted), object::name(&wanted));
-    let call = internal_call(server, &target);
-    let options = WriteOptions {
+fn options() -> WriteOptions {
+    WriteOptions {
         dry_run: false,
         field_manager: MANAGER.to_owned(),
         field_validation: FieldValidation::Strict,
         force: false,
-    };
+    }
+}
+
+fn target(server: &ApiServer, wanted: &Value) -> Result<Target, ApiError> {
+    let gvk = object::gvk(wanted);
+    let served = server.catalog().find_kind(&gvk).cloned();
+    let served = served.ok_or_else(|| ApiError::internal(format!("no kind {gvk}")))?;
+    Ok(Target::new(served, object::namespace(wanted), object::name(wanted)))
+}
+
+fn exists(server: &ApiServer, target: &Target) -> bool {
+    server.cache.collection(target.storage_key()).get(&target.id()).is_some()
+}
+
+/// Creates what is missing, all of it together, and brings the rest up to date.
+async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiError> {
     server.cache.fresh().await?;
-    if server.cache.collection(target.storage_key()).get(&target.id()).is_none() {
-        match create_object(&call, &target, wanted.clone(), &options, Tracking::Needed).await {
+    let mut missing = Vec::new();
+    let mut rest = Vec::new();
+    for wanted in wanted {
+        let target = target(server, &wanted.object)?;
+        if exists(server, &target) {
+            rest.push(wanted);
+            continue;
+        }
+        let call = Call::internal(server, &target);
+        let object = prepared(&call, &target, wanted.object.clone(), &options(), Tracking::Needed).await?;
+        // A kind with a status subresource leaves it out when it is created.
+        let is_told = wanted.existing != Existing::Report || !prepare::has_status(&target);
+        let existing = if is_told { Existing::Keep } else { Existing::Report };
+        missing.push((target, object));
+        rest.push(Wanted { existing, ..wanted });
+    }
+    if server.create_together(&missing).await? {
+        rest.retain(|wanted| wanted.existing != Existing::Keep);
+    }
+    // Another server may have been started at the same time, and been quicker with some of it.
+    for wanted in rest {
+        ensure_one(server, &wanted).await?;
+    }
+    Ok(())
+}
+
+async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiError> {
+    let mut target = target(server, &wanted.object)?;
+    let call = Call::internal(server, &target);
+    if !exists(server, &target) {
+        match create_object(&call, &target, wanted.object.clone(), &options(), Tracking::Needed).await {
             Ok(_) => return Ok(()),
-            // Another server, started at the same time, was quicker.
             Err(error) if error.reason() == "AlreadyExists" => {}
             Err(error) => return Err(error),
         }
     }
-    if existing == Existing::Keep {
+    if wanted.existing == Existing::Keep {
         return Ok(());
     }
-    change(&call, &target, &options, |old| {
-        Ok(Candidate::Untracked(match existing {
-            Existing::Replace => replaced(old, &wanted),
-            Existing::Reconcile => auth::bootstrap::reconciled(old, &wanted).unwrap_or_else(|| old.clone()),
+    if wanted.existing == Existing::Report && prepare::has_status(&target) {
+        "status".clone_into(&mut target.subresource);
+    }
+    change(&call, &target, &options(), |old| {
+        Ok(Candidate::Untracked(match wanted.existing {
+            Existing::Replace => replaced(old, &wanted.object),
+            Existing::Report => reported(old, &wanted.object),
+            Existing::Reconcile => auth::bootstrap::reconciled(old, &wanted.object).unwrap_or_else(|| old.clone()),
             Existing::Keep => old.clone(),
         }))
     })
@@ -113,6 +169,20 @@ async fn ensure(server: &Arc<ApiServer>, wanted: Value, existing: Existing) -> R
 fn replaced(old: &Value, wanted: &Value) -> Value {
     let mut new = wanted.clone();
     new["metadata"] = old["metadata"].clone();
+    new
+}
+
+/// Conditions that are there stay: their times tell since when they hold.
+fn reported(old: &Value, wanted: &Value) -> Value {
+    let mut new = old.clone();
+    if !new["status"].is_object() {
+        new["status"] = json!({});
+    }
+    for (field, value) in wanted["status"].as_object().into_iter().flatten() {
+        if field != "conditions" || new["status"][field].is_null() {
+            new["status"][field] = value.clone();
+        }
+    }
     new
 }
 
@@ -140,6 +210,6 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
             "groups": STANDARD.encode("system:masters"),
         },
     });
-    ensure(server, user, Existing::Replace).await?;
+    ensure_one(server, &Wanted { object: user, existing: Existing::Replace }).await?;
     Ok(generated.then_some(secret))
 }

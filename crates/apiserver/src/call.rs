@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use croft_meta::{ApiError, Gvk};
-use http::HeaderMap;
 use http::header::{CONTENT_TYPE, USER_AGENT};
+use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, Served};
@@ -20,6 +20,8 @@ pub(crate) struct Call {
     /// The catalog of the moment the request came in.
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) user: UserInfo,
+    /// Made by a part of Croft in this process, which may do what no user may.
+    pub(crate) is_internal: bool,
     pub(crate) info: RequestInfo,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
@@ -31,13 +33,30 @@ impl Call {
     pub(crate) fn new(
         server: Arc<ApiServer>,
         user: UserInfo,
+        is_internal: bool,
         info: RequestInfo,
         query: Query,
         headers: HeaderMap,
         body: Bytes,
     ) -> Self {
         let catalog = server.catalog();
-        Self { server, catalog, user, info, query, headers, body, warnings: Mutex::default() }
+        Self { server, catalog, user, is_internal, info, query, headers, body, warnings: Mutex::default() }
+    }
+
+    /// A call that the server makes itself, about one object.
+    pub(crate) fn internal(server: &Arc<ApiServer>, target: &Target) -> Self {
+        Self::about(server, target, UserInfo::internal(), true)
+    }
+
+    fn about(server: &Arc<ApiServer>, target: &Target, user: UserInfo, is_internal: bool) -> Self {
+        let query = Query::default();
+        let gvr = target.served.resource.gvr(&target.served.version().name);
+        let mut info = RequestInfo::parse(&Method::POST, "/", &query);
+        info.is_resource = true;
+        info.verb = "create";
+        (info.group, info.version, info.resource) = (gvr.group, gvr.version, gvr.resource);
+        info.namespace.clone_from(&target.namespace);
+        Self::new(Arc::clone(server), user, is_internal, info, query, HeaderMap::new(), Bytes::new())
     }
 
     /// Tells the client something through a `Warning` header; once, however often a write is tried.

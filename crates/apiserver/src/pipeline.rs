@@ -146,7 +146,8 @@ async fn answer_request(
         server.large_bodies.acquire().await.ok()
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
-    let call = Call::new(Arc::clone(server), user, info, query, parts.headers, body);
+    let is_internal = matches!(caller, Caller::Internal);
+    let call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     let result = if call.info.is_resource { resource(&call).await } else { paths::answer(&call).await };
     let mut answer = result?;
     answer::add_warnings(&mut answer, &call.take_warnings());

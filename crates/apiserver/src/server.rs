@@ -97,6 +97,8 @@ pub(crate) struct ApiServer {
     failure: watch::Sender<String>,
     /// `host:port` of the first listener, as discovery tells it.
     address: ArcSwap<String>,
+    /// The first listener takes connections to every address of this machine.
+    listens_everywhere: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -147,6 +149,17 @@ impl ApiServer {
 
     pub(crate) fn address(&self) -> Arc<String> {
         self.address.load_full()
+    }
+
+    /// `host:port` by which other machines reach the first listener, as far as this one can tell.
+    pub(crate) fn outside_address(&self) -> String {
+        let address = self.address();
+        match address.parse::<SocketAddr>() {
+            Ok(local) if self.listens_everywhere.load(Ordering::Acquire) => {
+                SocketAddr::new(own_address().unwrap_or(local.ip()), local.port()).to_string()
+            }
+            _ => address.to_string(),
+        }
     }
 
     pub(crate) fn stopping(&self) -> CancellationToken {
@@ -227,6 +240,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache));
     crd::default_old_objects(&cache, &catalog);
+    let tasks = TaskTracker::new();
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
@@ -239,18 +253,19 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         catalog_of: watch::Sender::new(Revision::ZERO),
         is_ready: AtomicBool::new(false),
         address: ArcSwap::default(),
+        listens_everywhere: AtomicBool::new(false),
         failure: watch::Sender::default(),
         stop: CancellationToken::new(),
         cache,
         ca,
     });
-    let tasks = TaskTracker::new();
     spawn_followers(&server, &tasks);
 
     let listeners = serve::bind(&config.listen)?;
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
     let first = *addresses.first().ok_or(StartError::NoListener)?;
     server.address.store(Arc::new(serve::reachable(first).to_string()));
+    server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
 
     let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now).map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =

@@ -54,6 +54,10 @@ impl Outcome {
 /// Beyond this a single object is being fought over; the client had better come back later.
 const MAX_TRIES: usize = 100;
 
+/// What one transaction may hold, well within etcd's limits for a request.
+const BATCH_BYTES: usize = 768 << 10;
+const BATCH_OPS: usize = 100;
+
 /// Events are kept for an hour.
 const EVENT_TTL: Duration = Duration::from_hours(1);
 /// One lease serves all events of this long, so that there are few leases.
@@ -120,6 +124,37 @@ impl ApiServer {
             }
         }
         Err(ApiError::too_many_requests("the object is being changed too often; try again", 1))
+    }
+
+    /// Stores new objects together, in as few transactions as their size allows. `false` if one of them has come to
+    /// exist meanwhile: some of the others may then not be stored.
+    pub(crate) async fn create_together(&self, objects: &[(Target, Value)]) -> Result<bool, ApiError> {
+        let mut batch = Txn::default();
+        let mut size = 0;
+        for (target, object) in objects {
+            let key = format!("{}{}/{}", cache::ROOT, target.storage_key(), target.id());
+            let value = to_stored(object, target);
+            if size + value.len() > BATCH_BYTES || batch.ops.len() >= BATCH_OPS {
+                size = 0;
+                if !self.commit_batch(std::mem::take(&mut batch)).await? {
+                    return Ok(false);
+                }
+            }
+            size += value.len();
+            batch.compare.push(Compare { key: key.clone(), revision: Revision::ZERO });
+            batch.ops.push(Op::Put { key, value, lease: None });
+        }
+        self.commit_batch(batch).await
+    }
+
+    async fn commit_batch(&self, batch: Txn) -> Result<bool, ApiError> {
+        if batch.ops.is_empty() {
+            return Ok(true);
+        }
+        match self.store.txn(batch).await.map_err(store_error)? {
+            TxnResult::Committed(revision) => self.cache.applied_up_to(revision).await.map(|()| true),
+            TxnResult::Conflict(seen) => self.cache.reached(seen).await.map(|()| false),
+        }
     }
 
     async fn commit(

@@ -59,7 +59,8 @@ pub(crate) async fn create_object(
     }
 }
 
-async fn create_named(
+/// Everything that happens to a new object before it is stored: defaults, admission, validation.
+pub(crate) async fn prepared(
     call: &Call,
     target: &Target,
     mut object: Value,
@@ -84,9 +85,21 @@ async fn create_named(
     for text in (target.served.resource.behaviour.warnings)(&object) {
         call.warn(text);
     }
+    Ok(object)
+}
+
+async fn create_named(
+    call: &Call,
+    target: &Target,
+    object: Value,
+    options: &WriteOptions,
+    tracking: Tracking,
+) -> Result<Value, ApiError> {
+    let object = prepared(call, target, object, options, tracking).await?;
     let named = Target { name: object::name(&object).to_owned(), ..target.clone() };
     let guard = || admission::guards(call, &named, &object);
-    let outcome = server
+    let outcome = call
+        .server
         .write_guarded(&named, options.dry_run, guard, |current| match current {
             Some(_) => Err(ApiError::already_exists(named.group(), named.plural(), &named.name)),
             None => Ok(Decision::Put(object.clone())),

@@ -48,13 +48,13 @@ fn success(target: &Target, last: &Value) -> Value {
 }
 
 pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOptions) -> Result<Outcome, ApiError> {
-    admission::admit_delete(call, target)?;
     let now = clock::now_rfc3339();
     let outcome = call
         .server
         .write(target, options.dry_run, |current| {
             let old = current.ok_or_else(|| target.not_found())?;
             check_preconditions(target, old, options)?;
+            admission::admit_delete(call, target, old)?;
             let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
             Ok(graceful(old, grace, clock::now_seconds()).unwrap_or_else(|| next_state(target, old, options, &now)))
         })

@@ -1,0 +1,51 @@
+//! The rules of a kind's own row, which see other objects through the cache.
+
+use croft_api::{Admission, Lookup};
+use croft_meta::ApiError;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::cache::Cache;
+use crate::call::{self, Call, Target};
+
+pub(super) fn admit(call: &Call, target: &Target, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let Some(admit) = target.served.resource.behaviour.admit else { return Ok(()) };
+    let mut no_random = None;
+    let mut admission = Admission {
+        object,
+        old,
+        subresource: &target.subresource,
+        is_internal: call.is_internal,
+        user: &call.user.name,
+        lookup: &Cached(&call.server.cache),
+        now: Timestamp::now(),
+        random: &mut |bytes| no_random = no_random.or(getrandom::fill(bytes).err()),
+    };
+    admit(&mut admission)?;
+    // What was made up without randomness must not be stored.
+    no_random.map_or(Ok(()), |error| Err(ApiError::internal(error)))
+}
+
+pub(super) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
+    match target.served.resource.behaviour.admit_delete {
+        Some(admit) => admit(object, &Cached(&call.server.cache)),
+        None => Ok(()),
+    }
+}
+
+/// Objects as the cache has them, in the version that they are stored in.
+struct Cached<'a>(&'a Cache);
+
+impl Lookup for Cached<'_> {
+    fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+        Some(self.0.collection(&key(group, plural)).get(&call::id(namespace, name))?.json())
+    }
+
+    fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
+        self.0.collection(&key(group, plural)).list(namespace).iter().map(|object| object.json()).collect()
+    }
+}
+
+fn key(group: &str, plural: &str) -> String {
+    format!("{}/{plural}", if group.is_empty() { "core" } else { group })
+}
