@@ -48,6 +48,11 @@ impl Call {
         Self::about(server, target, UserInfo::internal(), true)
     }
 
+    /// What one call does to another object: in the name of the same user, or as the platform.
+    pub(crate) fn for_object(call: &Self, target: &Target, is_internal: bool) -> Self {
+        Self::about(&call.server, target, call.user.clone(), is_internal)
+    }
+
     fn about(server: &Arc<ApiServer>, target: &Target, user: UserInfo, is_internal: bool) -> Self {
         let query = Query::default();
         let gvr = target.served.resource.gvr(&target.served.version().name);

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use croft_api::{Resource, Version};
 use croft_meta::Gvk;
 
+use crate::{kubevirt, upload};
+
 /// One resource in one of its versions: what a URL names.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
@@ -58,6 +60,11 @@ impl Catalog {
         let mut catalog = Self::default();
         for resource in resources {
             catalog.add(resource);
+        }
+        // Groups that are answered rather than stored have no resources here, but clients must find them.
+        for (name, versions) in [kubevirt::about::group(), upload::group()] {
+            let versions = versions.iter().map(ToString::to_string).collect();
+            catalog.groups.push(Group { name: name.to_owned(), versions });
         }
         for group in &mut catalog.groups {
             // The core and built-in groups list their versions in the table's order, which is already best first.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use croft_meta::{ApiError, names};
 use http::Request;
 use http_body::Body as _;
@@ -16,8 +17,9 @@ use crate::metrics::Observed;
 use crate::negotiate::Output;
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
+use crate::streams::Streamed;
 use crate::user::UserInfo;
-use crate::{negotiate, paths, subresources, verbs};
+use crate::{kubevirt, negotiate, node_proxy, paths, subresources, upload, verbs};
 
 /// Upstream's limit for request bodies.
 const BODY_LIMIT: usize = 3 << 20;
@@ -42,7 +44,9 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
     let changes = !matches!(info.verb, "get" | "list" | "watch" | "head" | "options");
     let _counted = server.metrics.request_started(changes);
-    let is_watch = info.verb == "watch";
+    let streamed = Streamed::find(&info, &query);
+    // Only the start of a watch is bounded; the stream lives on in the answer. Other streams watch over themselves.
+    let is_unbounded = info.verb == "watch" || streamed.is_some();
     let is_head = request.method() == http::Method::HEAD;
     let failed = negotiate::output(request.headers()).map_or(Output::JSON, Output::whole);
 
@@ -50,9 +54,8 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         Ok(asked) => asked.map_or(REQUEST_TIMEOUT, |asked| asked.min(REQUEST_TIMEOUT)),
         Err(error) => return answer::failure(&error),
     };
-    let work = answer_request(&server, request, &caller, info.clone(), query);
-    let result = if is_watch {
-        // Only the start of a watch is bounded; the stream lives on in the answer.
+    let work = answer_request(&server, request, &caller, info.clone(), query, streamed);
+    let result = if is_unbounded {
         work.await
     } else {
         match tokio::time::timeout(patience, work).await {
@@ -113,8 +116,13 @@ async fn answer_request(
     caller: &Caller,
     info: RequestInfo,
     query: Query,
+    streamed: Option<Streamed>,
 ) -> Result<Answer, ApiError> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if let Some(Streamed::ClaimUpload(form)) = streamed {
+        // Not a user of ours: a token for this one upload says all.
+        return upload::claim(server, &parts, body, form).await;
+    }
     let user = match caller {
         Caller::Internal => UserInfo::internal(),
         Caller::Remote(chain) => {
@@ -127,8 +135,14 @@ async fn answer_request(
             )?
         }
     };
-    let wanted = Attributes::of(&info);
+    let wanted = streamed.as_ref().and_then(Streamed::attributes).unwrap_or_else(|| Attributes::of(&info));
     server.auth.authorize(&user, &wanted)?;
+    let is_internal = matches!(caller, Caller::Internal);
+    if let Some(streamed) = &streamed {
+        let headers = parts.headers.clone();
+        let call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
+        return streamed.answer(&call, &mut parts, body).await;
+    }
     let _permit = if info.verb == "watch" || matches!(caller, Caller::Internal) {
         None
     } else {
@@ -146,7 +160,6 @@ async fn answer_request(
         server.large_bodies.acquire().await.ok()
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
-    let is_internal = matches!(caller, Caller::Internal);
     let call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     let result = if call.info.is_resource { resource(&call).await } else { paths::answer(&call).await };
     let mut answer = result?;
@@ -157,6 +170,12 @@ async fn answer_request(
 /// A request for a resource: the same verbs for every kind.
 async fn resource(call: &Call) -> Result<Answer, ApiError> {
     let info = &call.info;
+    match info.group.as_str() {
+        kubevirt::GROUP => return kubevirt::answer(call).await,
+        upload::GROUP => return upload::token_request(call).await,
+        "" if info.resource == "nodes" && info.subresource == "proxy" => return node_proxy::answer(call).await,
+        _ => {}
+    }
     let served =
         call.catalog.find(&info.group, &info.version, &info.resource).ok_or_else(ApiError::no_such_path)?.clone();
     if !info.rest.is_empty() {

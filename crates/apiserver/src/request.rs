@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use http::Method;
 
+use crate::kubevirt;
+
 /// A resource request names a collection or object; anything else is a plain path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
@@ -65,6 +67,10 @@ impl RequestInfo {
         info.name = parts.get(1).cloned().unwrap_or_default();
         info.subresource = parts.get(2).cloned().unwrap_or_default();
         info.rest = parts.get(3..).map(|rest| rest.join("/")).unwrap_or_default();
+        // KubeVirt has subresources of two parts (`vnc/screenshot`); the port of `portforward` is not one of them.
+        if info.group == kubevirt::GROUP && !info.rest.is_empty() && info.subresource != "portforward" {
+            info.subresource = format!("{}/{}", info.subresource, std::mem::take(&mut info.rest));
+        }
         if info.name.is_empty() {
             match info.verb {
                 "get" if query.flag("watch") => info.verb = "watch",
@@ -210,6 +216,30 @@ mod tests {
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", "/v1", "", "pods/x/"),
             ("GET", "/api/v1/pods?watch=1;x&limit=1", "list", "/v1", "", "pods//"),
             ("DELETE", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "deletecollection", "/v1", "", "pods//"),
+            (
+                "GET",
+                "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/v/vnc/screenshot",
+                "get",
+                "subresources.kubevirt.io/v1",
+                "a",
+                "virtualmachineinstances/v/vnc/screenshot",
+            ),
+            (
+                "GET",
+                "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachines/v/portforward/22/tcp",
+                "get",
+                "subresources.kubevirt.io/v1",
+                "a",
+                "virtualmachines/v/portforward",
+            ),
+            (
+                "PUT",
+                "/apis/subresources.kubevirt.io/v1/namespaces/a/expand-vm-spec",
+                "update",
+                "subresources.kubevirt.io/v1",
+                "a",
+                "expand-vm-spec//",
+            ),
         ];
         for (method, uri, verb, gv, namespace, rest) in table {
             let info = parse(method, uri);

@@ -21,6 +21,7 @@ use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::local::LocalService;
 use crate::metrics::Metrics;
+use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::write::EventLease;
 use crate::{bootstrap, crd, history, serve};
@@ -87,6 +88,7 @@ pub(crate) struct ApiServer {
     pub(crate) in_flight: Semaphore,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
+    pub(crate) node_proxy: NodeProxy,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -100,6 +102,8 @@ pub(crate) struct ApiServer {
     /// The first listener takes connections to every address of this machine.
     listens_everywhere: AtomicBool,
     stop: CancellationToken,
+    /// What runs beside the requests, and is waited for when the server stops.
+    tasks: TaskTracker,
 }
 
 impl ApiServer {
@@ -164,6 +168,11 @@ impl ApiServer {
 
     pub(crate) fn stopping(&self) -> CancellationToken {
         self.stop.clone()
+    }
+
+    /// Runs something that outlives its request. It is to end soon when the server stops.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
     }
 
     async fn failed(&self) -> StartError {
@@ -248,6 +257,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         event_lease: EventLease::default(),
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
+        node_proxy: NodeProxy::default(),
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),
@@ -256,6 +266,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         listens_everywhere: AtomicBool::new(false),
         failure: watch::Sender::default(),
         stop: CancellationToken::new(),
+        tasks: tasks.clone(),
         cache,
         ca,
     });

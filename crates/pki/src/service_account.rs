@@ -17,12 +17,14 @@ use serde_json::{Value, json};
 use crate::{Error, Result, Secret, ca, file};
 
 pub use self::claims::{BoundObject, Claims, KubernetesClaims, ObjectRef};
+pub use self::upload::UploadTarget;
 pub use self::verify::{TokenError, VerifiedToken};
 
 mod claims;
 mod keys;
 #[cfg(test)]
 mod tests;
+mod upload;
 mod verify;
 
 use self::claims::LegacyClaims;

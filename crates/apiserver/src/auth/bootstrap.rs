@@ -1,11 +1,12 @@
 //! The roles and bindings that every cluster starts with: upstream's bootstrap policy, without the roles of components
-//! that Croft does not have (kubelet, scheduler, controllers).
+//! that Croft does not have (kubelet, scheduler, controllers); and those of KubeVirt, CDI and Harvester.
 //!
 //! On every start the server creates those that are missing and brings the others up to date with [`reconciled`], unless
 //! they carry `rbac.authorization.kubernetes.io/autoupdate: "false"`.
 
 mod policy;
 mod reconcile;
+mod virtualization;
 
 use croft_api::rbac::aggregate;
 use croft_meta::object;
@@ -17,10 +18,11 @@ pub(crate) use reconcile::reconciled;
 
 const AUTOUPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// All of them, ready to be created; namespaced ones are in kube-system. Aggregated roles have their rules already, so
+/// All of them, ready to be created. Aggregated roles have their rules already, so
 /// that they work before the controller ran.
 pub(crate) fn default_objects() -> Vec<Value> {
-    let mut cluster_roles: Vec<Value> = policy::cluster_roles().into_iter().map(with_metadata).collect();
+    let cluster_roles = policy::cluster_roles().into_iter().chain(virtualization::cluster_roles());
+    let mut cluster_roles: Vec<Value> = cluster_roles.map(with_metadata).collect();
     // `admin` is made of `edit`, which is made of `view`.
     for _ in 0..3 {
         for (name, rules) in aggregate(&cluster_roles) {
@@ -33,6 +35,7 @@ pub(crate) fn default_objects() -> Vec<Value> {
     let mut objects = cluster_roles;
     objects.extend(policy::cluster_role_bindings().into_iter().map(with_metadata));
     objects.extend(policy::roles().into_iter().map(with_metadata));
+    objects.extend(virtualization::bindings().into_iter().map(with_metadata));
     objects
 }
 

@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Existing, Wanted};
 use crate::clock;
+use crate::kubevirt::about::KUBEVIRT_VERSION;
 
 /// The name that Longhorn's driver has, whose place Croft's own volumes take.
 const PROVISIONER: &str = "driver.longhorn.io";
-/// The KubeVirt whose behaviour this follows.
-const KUBEVIRT_VERSION: &str = "v1.7.0";
 const CDI_VERSION: &str = "v1.63.0";
 
 /// `address` is where clients reach this server.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::legacy::subresources;
 use super::{groups, verbs};
 use crate::catalog::{Catalog, Group, Served};
+use crate::upload;
 
 /// The core group for `/api`, all others for `/apis`.
 pub(super) fn document(catalog: &Catalog, core: bool) -> Value {
@@ -27,7 +28,11 @@ fn describe(catalog: &Catalog, group: &Group) -> Value {
         .map(|version| {
             let mut served: Vec<&Served> = catalog.in_version(&group.name, version).collect();
             served.sort_by(|a, b| a.plural().cmp(b.plural()));
-            let resources: Vec<Value> = served.into_iter().map(resource).collect();
+            let mut resources: Vec<Value> = served.into_iter().map(resource).collect();
+            // KubeVirt's subresources have nothing that this form could say of them.
+            if group.name == upload::GROUP {
+                resources.extend(upload::discovered());
+            }
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })
         .collect();

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{groups, storage_version_hash, verbs};
 use crate::catalog::{Catalog, Group, Served};
+use crate::{kubevirt, upload};
 
 /// `/api`: APIVersions.
 pub(super) fn core_versions(catalog: &Catalog, server_address: &str) -> Value {
@@ -47,7 +48,12 @@ pub(super) fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Op
     }
     let mut served: Vec<&Served> = catalog.in_version(group, version).collect();
     served.sort_by(|a, b| a.plural().cmp(b.plural()));
-    let resources: Vec<Value> = served.into_iter().flat_map(|s| entries(catalog, s)).collect();
+    let mut resources: Vec<Value> = served.into_iter().flat_map(|s| entries(catalog, s)).collect();
+    resources.extend(match group {
+        kubevirt::GROUP => kubevirt::about::listed(),
+        upload::GROUP => upload::listed(),
+        _ => Vec::new(),
+    });
     let group_version = GroupVersion::new(group, version).to_string();
     let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": resources});
     if !group.is_empty() {

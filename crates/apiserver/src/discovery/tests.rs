@@ -81,8 +81,11 @@ fn aggregated_discovery_lists_every_group() {
     let names: Vec<&str> =
         groups["items"].as_array().unwrap().iter().filter_map(|g| g["metadata"]["name"].as_str()).collect();
     assert_eq!(names[..3], ["apiregistration.k8s.io", "apps", "events.k8s.io"]);
-    assert_eq!(names.last(), Some(&"shop.example.com"));
-    let custom = groups["items"].as_array().unwrap().last().unwrap();
+    // Those that are not of Kubernetes come last, by name.
+    assert_eq!(names[names.len() - 3..], ["shop.example.com", "subresources.kubevirt.io", "upload.cdi.kubevirt.io"]);
+    let custom = &groups["items"][names.len() - 3];
+    let tokens = &groups["items"][names.len() - 1]["versions"][0]["resources"][0];
+    assert_eq!((&tokens["resource"], &tokens["verbs"]), (&json!("uploadtokenrequests"), &json!(["create"])));
     let widgets = &custom["versions"][0]["resources"][0];
     assert_eq!(widgets["responseKind"], json!({"group": "shop.example.com", "version": "v1", "kind": "Widget"}));
     assert_eq!(
@@ -155,4 +158,18 @@ fn etags_change_with_the_content() {
     assert_eq!(etag("/api"), etag("/api"));
     assert_ne!(etag("/api"), etag("/apis"));
     assert_eq!(etag("/api").len(), 130);
+}
+
+/// They can be found, and nothing can be made of them that is done with resources.
+#[test]
+fn kubevirts_subresources_are_listed_by_name_alone() {
+    let group = get("/apis/subresources.kubevirt.io", "");
+    assert_eq!(group["preferredVersion"]["groupVersion"], "subresources.kubevirt.io/v1");
+    for version in ["v1", "v1alpha3"] {
+        let list = get(&format!("/apis/subresources.kubevirt.io/{version}"), "");
+        assert_eq!(
+            find(&list["resources"], "name", "virtualmachines/start"),
+            &json!({"name": "virtualmachines/start", "singularName": "", "namespaced": true, "kind": "", "verbs": []})
+        );
+    }
 }

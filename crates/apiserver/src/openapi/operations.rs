@@ -92,7 +92,8 @@ impl Part {
         let mut served: Vec<&Served> = catalog.in_version(&gv.group, &gv.version).collect();
         served.sort_by(|a, b| a.plural().cmp(b.plural()));
         let mut paths = Vec::new();
-        if served.iter().any(|s| !s.resource.is_custom) {
+        // A group without kinds is answered rather than stored: what it offers is listed, and that is all.
+        if served.is_empty() || served.iter().any(|s| !s.resource.is_custom) {
             paths.push(self.discovery());
         }
         paths.extend(served.into_iter().flat_map(|served| resource_paths(served, &self.name())));

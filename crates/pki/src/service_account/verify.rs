@@ -150,7 +150,7 @@ fn intersect(token: &[String], wanted: &[String]) -> Result<Vec<String>, TokenEr
 }
 
 /// The claims, if one of the keys signed them.
-fn first_good<'a, T: DeserializeOwned>(
+pub(super) fn first_good<'a, T: DeserializeOwned>(
     keys: impl Iterator<Item = &'a VerifyingKey>,
     token: &str,
 ) -> Result<T, TokenError> {

@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::{AUTHENTICATED, MASTERS, RBAC_GROUP, UNAUTHENTICATED};
 
-const READ: &[&str] = &["get", "list", "watch"];
+pub(super) const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "delete", "deletecollection", "patch", "update"];
-const READ_WRITE: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+pub(super) const READ_WRITE: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 const APPS: &str = "apps";
 const AUTHENTICATION: &str = "authentication.k8s.io";
@@ -271,7 +272,7 @@ fn edit_rules() -> Vec<Value> {
     ]
 }
 
-fn on(verbs: &[&str], group: &str, resources: &[&str]) -> Value {
+pub(super) fn on(verbs: &[&str], group: &str, resources: &[&str]) -> Value {
     json!({"verbs": verbs, "apiGroups": [group], "resources": resources})
 }
 
@@ -279,7 +280,7 @@ fn urls(verbs: &[&str], urls: &[&str]) -> Value {
     json!({"verbs": verbs, "nonResourceURLs": urls})
 }
 
-fn role(name: &str, rules: Vec<Value>) -> Value {
+pub(super) fn role(name: &str, rules: Vec<Value>) -> Value {
     let mut role = json!({"kind": "ClusterRole", "metadata": {"name": name}});
     role["rules"] = Value::from(rules);
     role
@@ -301,12 +302,12 @@ fn part_of(whole: &str, rules: Vec<Value>) -> Value {
     role
 }
 
-fn aggregate_to(whole: &str) -> String {
+pub(super) fn aggregate_to(whole: &str) -> String {
     format!("{RBAC_GROUP}/aggregate-to-{whole}")
 }
 
 /// A role bound to groups, under its own name.
-fn binding(role: &str, groups: &[&str]) -> Value {
+pub(super) fn binding(role: &str, groups: &[&str]) -> Value {
     let subjects: Vec<Value> =
         groups.iter().map(|group| json!({"apiGroup": RBAC_GROUP, "kind": "Group", "name": group})).collect();
     json!({

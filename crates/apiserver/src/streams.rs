@@ -1,0 +1,49 @@
+//! Requests that are streams: connections into machines, and images on their way in or out.
+//!
+//! They last as long as their client wants, so that they have neither the time limit of other requests nor a place
+//! among those in flight, and their bodies are never held in memory. Each kind ends by itself when nothing moves.
+
+use croft_meta::ApiError;
+use http::request::Parts;
+
+use crate::answer::{Answer, Body};
+use crate::auth::Attributes;
+use crate::call::Call;
+use crate::request::{Query, RequestInfo};
+use crate::upload::Form;
+use crate::{harvester, kubevirt, upload};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Streamed {
+    /// A WebSocket into a machine.
+    Machine,
+    /// An image, through Harvester's own paths.
+    Image(harvester::Image),
+    /// Data for a claim, by whoever holds the token for it.
+    ClaimUpload(Form),
+}
+
+impl Streamed {
+    pub(crate) fn find(info: &RequestInfo, query: &Query) -> Option<Self> {
+        if info.is_resource {
+            return kubevirt::stream::is_stream(info).then_some(Self::Machine);
+        }
+        harvester::Image::find(info, query).map(Self::Image).or_else(|| upload::find(info).map(Self::ClaimUpload))
+    }
+
+    /// What one must be allowed to do, where the path does not say.
+    pub(crate) fn attributes(&self) -> Option<Attributes<'_>> {
+        match self {
+            Self::Image(image) => Some(image.attributes()),
+            Self::Machine | Self::ClaimUpload(_) => None,
+        }
+    }
+
+    pub(crate) async fn answer(&self, call: &Call, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
+        match self {
+            Self::Machine => kubevirt::stream::open(call, parts).await,
+            Self::Image(image) => image.answer(call, body).await,
+            Self::ClaimUpload(form) => upload::claim(&call.server, parts, body, *form).await,
+        }
+    }
+}
