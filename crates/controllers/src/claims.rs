@@ -1,7 +1,7 @@
 //! What the disks of a machine still wait for.
 
 use croft_api::cdi::{DataVolume, DataVolumeCondition};
-use croft_api::kubevirt::Volume;
+use croft_api::kubevirt::{DataVolumeTemplateSpec, Volume};
 use croft_reconcile::{Cache, Key};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
@@ -63,6 +63,38 @@ impl Claims {
     }
 }
 
+/// What the data volumes of a machine's templates wait for before it can start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Templates {
+    Ready,
+    Waiting,
+    Failed(String),
+}
+
+impl Claims {
+    pub(crate) fn templates(&self, namespace: &str, templates: &[DataVolumeTemplateSpec]) -> Templates {
+        let mut answer = Templates::Ready;
+        for template in templates {
+            let name = template.metadata.name.as_deref().unwrap_or_default();
+            let key = Key::new(namespace, name);
+            let data_volume = self.data_volumes.get(&key);
+            let phase = data_volume.as_ref().and_then(|one| one.status.as_ref()).and_then(|one| one.phase.as_deref());
+            match phase {
+                Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation") => {}
+                Some("Failed") => return Templates::Failed(format!("DataVolume {name} failed to import disk image")),
+                // Whoever filled the claim before may have forgotten its data volume.
+                None if data_volume.is_none() && self.is_bound(&key) => {}
+                _ => answer = Templates::Waiting,
+            }
+        }
+        answer
+    }
+
+    fn is_bound(&self, key: &Key) -> bool {
+        self.claims.get(key).is_some_and(|claim| matches!(state(Some(&claim), None), Disk::Ready(_)))
+    }
+}
+
 fn state(claim: Option<&PersistentVolumeClaim>, data_volume: Option<&DataVolume>) -> Disk {
     if let Some(data_volume) = data_volume {
         let name = data_volume.metadata.name.as_deref().unwrap_or_default();
@@ -100,6 +132,7 @@ fn is_stopped(condition: &DataVolumeCondition) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 mod tests {
     use serde_json::{Value, json};
 
@@ -140,6 +173,29 @@ mod tests {
             let data_volume = data_volume.map(|value| serde_json::from_value(value).unwrap());
             assert_eq!(state(claim.as_ref(), data_volume.as_ref()), expected);
         }
+    }
+
+    #[test]
+    fn a_machine_waits_for_the_data_volumes_of_its_templates() {
+        let templates: Vec<DataVolumeTemplateSpec> =
+            serde_json::from_value(json!([{"metadata": {"name": "c"}, "spec": {}}])).unwrap();
+        let told = |phase: Option<&str>, is_bound: bool| {
+            let claims = Claims::default();
+            if let Some(phase) = phase {
+                let object = data_volume(phase, json!([]));
+                claims.data_volumes.insert(Key::new("ns", "c"), serde_json::from_value(object).unwrap());
+            }
+            if is_bound {
+                claims.claims.insert(Key::new("ns", "c"), serde_json::from_value(claim("Bound")).unwrap());
+            }
+            claims.templates("ns", &templates)
+        };
+        assert_eq!(told(None, false), Templates::Waiting);
+        assert_eq!(told(None, true), Templates::Ready, "the data volume is not needed any more");
+        assert_eq!(told(Some("ImportInProgress"), true), Templates::Waiting);
+        assert_eq!(told(Some("Succeeded"), true), Templates::Ready);
+        assert_eq!(told(Some("WaitForFirstConsumer"), false), Templates::Ready);
+        assert!(matches!(told(Some("Failed"), false), Templates::Failed(_)));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! [`token_secret`], [`orphaned_pod`], [`cluster_role_aggregation`] and [`crd_cleanup`]. They read metadata alone wherever that is enough,
 //! and keep no copies of objects.
 //!
+//! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node). They
+//! decide in pure functions from the copies in [`inventory`].
+//!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
 mod claims;
@@ -12,20 +15,25 @@ mod content;
 mod crd_cleanup;
 mod discovery;
 mod garbage_collector;
+mod inventory;
 mod namespace;
 mod objects;
 mod orphaned_pod;
+mod patch;
 mod schedule;
 mod service_account;
 mod token_secret;
 mod virtual_machine;
 
-use croft_reconcile::Tasks;
+use croft_reconcile::{Events, Tasks};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::inventory::Inventory;
 use crate::objects::Everything;
+use crate::schedule::Scheduler;
+use crate::virtual_machine::Machines;
 
 /// Who the managed fields say it was; tools know to look past it.
 const MANAGER: &str = "kube-controller-manager";
@@ -45,6 +53,32 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(service_account::run(client.clone(), ca_pem, stop.clone()));
     tasks.spawn(token_secret::run(client.clone(), stop.clone()));
     tasks.spawn(orphaned_pod::run(client.clone(), stop.clone()));
+    start_machines(&client, &stop, &mut tasks);
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;
+}
+
+/// Starts what brings virtual machines to life: all of it looks at the same objects, so they are watched once.
+fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) {
+    let inventory = Inventory::default();
+    let (events, told) = Events::channel(client.clone(), "virtualmachine-controller");
+    let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
+    let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events);
+    let mut watches = Tasks::default();
+    inventory.follow(client, &machines, &scheduler, &mut watches);
+    watches.spawn(told);
+    let stopped = stop.clone();
+    tasks.spawn(async move {
+        let watch = async {
+            loop {
+                watches.watch_over().await;
+            }
+        };
+        tokio::select! {
+            () = stopped.cancelled() => {}
+            () = watch => {}
+        }
+    });
+    tasks.spawn(machines.run(machine_keys, stop.clone()));
+    tasks.spawn(scheduler.run(instance_keys, stop.clone()));
 }

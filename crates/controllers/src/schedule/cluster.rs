@@ -79,7 +79,7 @@ impl Cluster {
     pub(crate) fn fit(&self, guest: &Guest) -> Result<String, Refusal> {
         let neighbours = Neighbours::of(guest, self.placed(), &self.namespaces);
         let hosts: Vec<&Host> = self.hosts.values().collect();
-        let spread = Spread::of(guest, &hosts, self.placed(), |host, constraint| is_eligible(guest, host, constraint));
+        let spread = Spread::of(guest, &hosts, &self.placed(), |host, constraint| is_eligible(guest, host, constraint));
         let mut refusal = Refusal::default();
         let mut fitting = Vec::new();
         for host in hosts {

@@ -78,6 +78,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 mod tests {
     use serde_json::json;
 

@@ -33,7 +33,7 @@ impl Spread {
     pub(super) fn of<'a>(
         guest: &Guest,
         hosts: &[&Host],
-        placed: impl Iterator<Item = Placed<'a>> + Clone,
+        placed: &(impl Iterator<Item = Placed<'a>> + Clone),
         is_eligible: impl Fn(&Host, &TopologySpreadConstraint) -> bool,
     ) -> Self {
         let count = |constraint: &TopologySpreadConstraint| {

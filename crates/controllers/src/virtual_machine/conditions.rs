@@ -130,6 +130,7 @@ fn remove(conditions: &mut Vec<VirtualMachineCondition>, kind: &str) {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 mod tests {
     use serde_json::json;
 

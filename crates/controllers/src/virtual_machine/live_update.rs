@@ -51,7 +51,7 @@ pub(super) fn update(given: Given<'_>) -> Updated {
     let status = status_of(given.machine);
     // What is plugged in and out counts for the guest at once, before the machine's new template is stored.
     let mut wanted = given.wanted.clone();
-    for spec in machine.spec.template.iter_mut().map(|template| &mut template.spec).chain([&mut wanted]) {
+    for spec in [&mut machine.spec.template.spec, &mut wanted] {
         volumes::fulfil(spec, &status.volume_requests);
     }
     let instance = given.instance.filter(|one| !is_being_deleted(&one.metadata) && !is_final(one));
@@ -64,9 +64,7 @@ pub(super) fn update(given: Given<'_>) -> Updated {
     updated.dump_memory(given.instance);
     if given.instance.is_none_or(|one| !is_being_deleted(&one.metadata)) {
         let seen = updated.instance.as_ref().or(given.instance);
-        if let Some(template) = &mut updated.machine.spec.template {
-            nics::forget_absent(&mut template.spec, seen);
-        }
+        nics::forget_absent(&mut updated.machine.spec.template.spec, seen);
     }
     updated
 }
@@ -88,9 +86,7 @@ impl Updated {
         if !moves_volumes {
             volumes::follow(&mut instance, wanted);
         }
-        if let Some(template) = &self.machine.spec.template {
-            follow_labels(&mut instance.metadata, &template.metadata);
-        }
+        follow_labels(&mut instance.metadata, &self.machine.spec.template.metadata);
         self.restart = Restart::NotRequired;
         if needs_restart {
             self.restart = Restart::Required(NEEDS_RESTART.to_owned());
@@ -135,8 +131,8 @@ impl Updated {
         let Some(request) = &status_of(&self.machine).memory_dump_request else { return };
         let plugging = memory_dump::plugging(request, before);
         let claim = request.claim_name.clone();
-        if let Some((is_in, template)) = plugging.template.zip(self.machine.spec.template.as_mut()) {
-            memory_dump::plug(&mut template.spec, &claim, is_in);
+        if let Some(is_in) = plugging.template {
+            memory_dump::plug(&mut self.machine.spec.template.spec, &claim, is_in);
         }
         if let Some((is_in, instance)) = plugging.instance.zip(self.instance.as_mut()) {
             memory_dump::plug(&mut instance.spec, &claim, is_in);

@@ -48,11 +48,6 @@ pub(super) fn claim_annotation(request: &VirtualMachineMemoryDumpRequest) -> Opt
     }
 }
 
-/// A dump that is done must not be taken again by the next start.
-pub(super) fn is_over(request: &VirtualMachineMemoryDumpRequest) -> bool {
-    !matches!(request.phase.as_str(), ASSOCIATING | IN_PROGRESS)
-}
-
 /// Puts the claim among the volumes, or takes it out.
 pub(super) fn plug(spec: &mut VirtualMachineInstanceSpec, claim: &str, is_in: bool) {
     let is_there = spec.volumes.iter().any(|volume| volume.name == claim);
@@ -72,14 +67,14 @@ pub(super) fn plug(spec: &mut VirtualMachineInstanceSpec, claim: &str, is_in: bo
 /// Where the request stands, given the template's volumes and what the instance says. Nothing when it is withdrawn.
 pub(super) fn next(
     request: &VirtualMachineMemoryDumpRequest,
-    template: Option<&VirtualMachineInstanceSpec>,
+    template: &VirtualMachineInstanceSpec,
     instance: Option<&VirtualMachineInstance>,
 ) -> Option<VirtualMachineMemoryDumpRequest> {
     let mut next = request.clone();
     if request.remove == Some(true) {
         DISSOCIATING.clone_into(&mut next.phase);
     }
-    let in_template = template.is_some_and(|spec| spec.volumes.iter().any(|volume| volume.name == request.claim_name));
+    let in_template = template.volumes.iter().any(|volume| volume.name == request.claim_name);
     let mut statuses = instance.iter().flat_map(|instance| &instance.status).flat_map(|status| &status.volume_status);
     let volume = statuses.find(|volume| volume.name == request.claim_name);
     match request.phase.as_str() {
@@ -108,6 +103,7 @@ pub(super) fn next(
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 mod tests {
     use serde_json::{Value, json};
 
@@ -157,7 +153,7 @@ mod tests {
         ];
         for (phase, extra, in_template, volume, expected) in cases {
             let instance = instance(volume.clone());
-            let next = next(&request(phase, extra.clone()), Some(&template(in_template)), Some(&instance));
+            let next = next(&request(phase, extra.clone()), &template(in_template), Some(&instance));
             let told = next.as_ref().map(|next| next.phase.as_str());
             assert_eq!(told, expected, "{phase} {extra} with {volume:?}");
         }

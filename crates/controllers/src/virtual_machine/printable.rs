@@ -6,6 +6,9 @@ use super::run_strategy::{RunStrategy, is_set_to_start};
 use super::view::{self, has_condition, is_being_deleted, is_final, is_migrating, is_running, is_starting};
 use crate::claims::Disks;
 
+/// Whether a word is true.
+type Applies<'a> = fn(&Facts<'a>) -> bool;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) machine: &'a VirtualMachine,
@@ -22,7 +25,7 @@ pub(super) struct Facts<'a> {
 
 impl Facts<'_> {
     pub(super) fn word(&self) -> &'static str {
-        let words: [(&'static str, fn(&Self) -> bool); 15] = [
+        let words: [(&'static str, Applies<'_>); 15] = [
             (printable_status::TERMINATING, |facts| is_being_deleted(&facts.machine.metadata)),
             (printable_status::STOPPING, Self::is_stopping),
             (printable_status::MIGRATING, |facts| facts.instance.is_some_and(is_migrating)),
@@ -89,6 +92,7 @@ impl Facts<'_> {
 }
 
 #[cfg(test)]
+#[expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
 mod tests {
     use serde_json::{Value, json};
 
@@ -97,6 +101,7 @@ mod tests {
     fn word(machine: Value, instance: Option<Value>, disks: Disks, is_start_expected: bool) -> &'static str {
         let mut whole = json!({"metadata": {"name": "vm"}, "spec": {"runStrategy": "Always"}, "status": {}});
         whole.as_object_mut().unwrap().extend(machine.as_object().unwrap().clone());
+        whole["spec"]["template"] = json!({});
         let machine: VirtualMachine = serde_json::from_value(whole).unwrap();
         let instance = instance.map(|status| {
             let metadata = status.get("metadata").cloned().unwrap_or(json!({}));

@@ -9,7 +9,6 @@ use super::view::{is_being_deleted, is_final, phase_of, status_of, uid};
 
 pub(crate) const START: &str = "Start";
 pub(crate) const STOP: &str = "Stop";
-const PAUSED_KEY: &str = "paused";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunStrategy {
@@ -36,9 +35,8 @@ impl RunStrategy {
         let spec = &machine.spec;
         match (spec.running, spec.run_strategy.as_deref().filter(|text| !text.is_empty())) {
             (Some(_), Some(_)) => Err(StrategyError::Both),
-            (Some(true), None) => Ok(Self::Always),
             (Some(false), None) | (None, None | Some(run_strategy::HALTED)) => Ok(Self::Halted),
-            (None, Some(run_strategy::ALWAYS)) => Ok(Self::Always),
+            (Some(true), None) | (None, Some(run_strategy::ALWAYS)) => Ok(Self::Always),
             (None, Some(run_strategy::MANUAL)) => Ok(Self::Manual),
             (None, Some(run_strategy::RERUN_ON_FAILURE)) => Ok(Self::RerunOnFailure),
             (None, Some(run_strategy::ONCE)) => Ok(Self::Once),
@@ -93,12 +91,11 @@ pub(crate) fn next_step(
     let is_asked_to_stop = has_stop_request(machine, instance);
     match strategy {
         RunStrategy::Halted => stop,
-        RunStrategy::Always if is_asked_to_stop || is_final(instance) => stop,
         RunStrategy::Manual if is_asked_to_stop => stop,
         RunStrategy::RerunOnFailure if phase_of(instance) == phase::FAILED && !is_asked_to_stop => {
             Step::Stop { and_start: !has_start_request(machine) }
         }
-        RunStrategy::RerunOnFailure if is_asked_to_stop || is_final(instance) => stop,
+        RunStrategy::Always | RunStrategy::RerunOnFailure if is_asked_to_stop || is_final(instance) => stop,
         _ => Step::Leave,
     }
 }
@@ -150,14 +147,6 @@ pub(crate) fn has_start_request(machine: &VirtualMachine) -> bool {
     first_request(machine).is_some_and(|request| request.action == START)
 }
 
-/// The next start is to leave the guest paused.
-pub(crate) fn has_paused_start_request(machine: &VirtualMachine) -> bool {
-    let is_paused = |request: &VirtualMachineStateChangeRequest| {
-        request.action == START && request.data.get(PAUSED_KEY).is_some_and(|value| value == "true")
-    };
-    first_request(machine).is_some_and(is_paused)
-}
-
 fn has_stop_request(machine: &VirtualMachine, instance: &VirtualMachineInstance) -> bool {
     let uid = uid(&instance.metadata);
     first_request(machine).is_some_and(|request| request.action == STOP && request.uid.as_deref() == Some(uid))
@@ -170,11 +159,10 @@ pub(crate) fn is_first_request_done(
 ) -> bool {
     let Some(request) = requests.first() else { return false };
     match (request.action.as_str(), instance) {
-        (STOP, None) => true,
         (STOP, Some(instance)) => request.uid.as_deref() != Some(uid(&instance.metadata)),
         (START, Some(instance)) => !is_being_deleted(&instance.metadata) && !is_final(instance),
         (START, None) => false,
-        // Nobody knows what it asks for.
+        // There is nothing left to stop, or nobody knows what it asks for.
         _ => true,
     }
 }

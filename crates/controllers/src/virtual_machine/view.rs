@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use croft_api::kubevirt::{
-    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceSpec,
-    VirtualMachineInstanceStatus, VirtualMachineStatus, Volume, phase,
+    VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceStatus,
+    VirtualMachineStatus, Volume, phase,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 static NO_STATUS: LazyLock<VirtualMachineStatus> = LazyLock::new(VirtualMachineStatus::default);
@@ -40,11 +41,6 @@ pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str>
 
 pub(crate) fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-/// The instance that a machine's template describes.
-pub(crate) fn template_spec(machine: &VirtualMachine) -> Option<&VirtualMachineInstanceSpec> {
-    machine.spec.template.as_ref().map(|template| &template.spec)
 }
 
 pub(crate) fn phase_of(instance: &VirtualMachineInstance) -> &str {
@@ -115,4 +111,9 @@ pub(crate) fn is_hotpluggable(volume: &Volume) -> bool {
 /// The status of an instance, to be written to.
 pub(crate) fn status_mut(instance: &mut VirtualMachineInstance) -> &mut VirtualMachineInstanceStatus {
     instance.status.get_or_insert_default()
+}
+
+/// Now, as precisely as times are stored.
+pub(crate) fn this_second() -> Timestamp {
+    Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default()
 }

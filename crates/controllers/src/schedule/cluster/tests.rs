@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
+
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Affinity, Node, NodeSelectorTerm, Toleration};

@@ -20,13 +20,12 @@ pub(super) fn follow(instance: &mut VirtualMachineInstance, template: &VirtualMa
         let there = spec.domain.devices.interfaces.iter_mut().find(|there| there.name == wanted.name);
         match there {
             Some(there) if !is_absent(there) => there.state.clone_from(&wanted.state),
-            Some(_) => {}
             None if !is_absent(wanted) && is_pluggable(wanted) => {
                 let network = template.networks.iter().find(|network| network.name == wanted.name);
                 spec.networks.extend(network.cloned());
                 spec.domain.devices.interfaces.push(wanted.clone());
             }
-            None => {}
+            _ => {}
         }
     }
     forget(&mut spec.domain.devices.interfaces, &mut spec.networks, |name| in_use.iter().any(|used| used == name));
@@ -59,20 +58,31 @@ fn is_pluggable(interface: &Interface) -> bool {
     interface.bridge.is_some() || interface.sriov.is_some() || interface.masquerade.is_some()
 }
 
-/// Whether the cards that the guest has could only become the wanted ones by a restart.
-pub(super) fn needs_restart(template: &VirtualMachineInstanceSpec, instance: &VirtualMachineInstance) -> bool {
-    let wanted = &template.domain.devices.interfaces;
-    let interfaces = instance.spec.domain.devices.interfaces.iter();
-    let has_changed = interfaces.into_iter().any(|there| {
-        let same = |wanted: &Interface| {
-            Interface { state: None, ..wanted.clone() } == Interface { state: None, ..there.clone() }
-        };
-        !named(wanted, &there.name).is_some_and(same)
-    });
-    let network_changed = |there: &Network| !template.networks.contains(there);
-    let cannot_be_plugged = |wanted: &Interface| {
-        let is_new = named(&instance.spec.domain.devices.interfaces, &wanted.name).is_none();
-        is_new && !is_absent(wanted) && !is_pluggable(wanted)
+/// Whether the cards that the guest has could only become the wanted ones by a restart. What the guest was started with
+/// is what counts for its first cards: the instance has defaults filled in that nobody asked for.
+pub(super) fn needs_restart(
+    started: &VirtualMachineInstanceSpec,
+    wanted: &VirtualMachineInstanceSpec,
+    instance: &VirtualMachineInstance,
+) -> bool {
+    let there = &instance.spec.domain.devices.interfaces;
+    let wanted_interfaces = &wanted.domain.devices.interfaces;
+    let is_interface_same = |there: &Interface| {
+        let from = named(&started.domain.devices.interfaces, &there.name).unwrap_or(there);
+        let same = |wanted: &Interface| stateless(wanted) == stateless(from);
+        named(wanted_interfaces, &there.name).is_some_and(same)
     };
-    has_changed || instance.spec.networks.iter().any(network_changed) || wanted.iter().any(cannot_be_plugged)
+    let is_network_same = |there: &Network| {
+        let find = |networks: &[Network]| networks.iter().find(|network| network.name == there.name).cloned();
+        find(&wanted.networks) == Some(find(&started.networks).unwrap_or_else(|| there.clone()))
+    };
+    let can_be_plugged =
+        |wanted: &Interface| named(there, &wanted.name).is_some() || is_absent(wanted) || is_pluggable(wanted);
+    !(there.iter().all(is_interface_same)
+        && instance.spec.networks.iter().all(is_network_same)
+        && wanted_interfaces.iter().all(can_be_plugged))
+}
+
+fn stateless(interface: &Interface) -> Interface {
+    Interface { state: None, ..interface.clone() }
 }

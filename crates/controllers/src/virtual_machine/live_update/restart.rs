@@ -29,7 +29,7 @@ pub(super) fn is_needed(
     started.node_selector.clone_from(&wanted.node_selector);
     started.affinity.clone_from(&wanted.affinity);
     started.tolerations.clone_from(&wanted.tolerations);
-    if !nics::needs_restart(wanted, instance) {
+    if !nics::needs_restart(&started, wanted, instance) {
         started.domain.devices.interfaces.clone_from(&wanted.domain.devices.interfaces);
         started.networks.clone_from(&wanted.networks);
     }

@@ -1,3 +1,5 @@
+#![expect(clippy::needless_pass_by_value, reason = "tables read better without references")]
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -193,13 +195,13 @@ fn requests_to_plug_disks_end_in_the_template_and_in_the_guest() {
     let there = instance(&spec(), json!({}), "");
     let given = Given { machine: &machine, instance: Some(&there), wanted: &wanted, started: Started::Same };
     let updated = update(given);
-    let template = &updated.machine.spec.template.as_ref().unwrap().spec;
+    let template = &updated.machine.spec.template.spec;
     assert_eq!(template.volumes[1].persistent_volume_claim.as_ref().unwrap().hotpluggable, Some(true));
     assert_eq!(template.domain.devices.disks[1].name, "data");
     assert_eq!(names(&updated).1, ["root", "data"]);
     let request = &status_of(&machine).volume_requests[0];
-    assert!(is_fulfilled(request, Some(template)));
-    assert!(!is_fulfilled(request, Some(&wanted)));
+    assert!(is_fulfilled(request, template));
+    assert!(!is_fulfilled(request, &wanted));
 }
 
 #[test]
@@ -219,7 +221,7 @@ fn cards_are_plugged_in_and_out_with_the_template() {
     assert_eq!(interfaces[1].state.as_deref(), Some("absent"), "the node takes it out");
     let gone = updated(&leaving, &instance(&leaving, json!({"interfaces": [{"name": "a"}]}), ""));
     assert_eq!(names(&gone).2, ["a"]);
-    let template = &gone.machine.spec.template.as_ref().unwrap().spec;
+    let template = &gone.machine.spec.template.spec;
     assert_eq!(template.domain.devices.interfaces.len(), 1, "then the machine forgets it");
     assert_eq!(template.networks.len(), 1);
 }

@@ -44,9 +44,9 @@ fn add(template: &mut VirtualMachineInstanceSpec, options: &AddVolumeOptions) {
 /// Whether the template is as the request wants it.
 pub(in crate::virtual_machine) fn is_fulfilled(
     request: &VirtualMachineVolumeRequest,
-    template: Option<&VirtualMachineInstanceSpec>,
+    template: &VirtualMachineInstanceSpec,
 ) -> bool {
-    let is_there = |name: &str| template.is_some_and(|spec| spec.volumes.iter().any(|volume| volume.name == name));
+    let is_there = |name: &str| template.volumes.iter().any(|volume| volume.name == name);
     match (&request.add_volume_options, &request.remove_volume_options) {
         (Some(options), _) => is_there(&options.name),
         (None, Some(options)) => !is_there(&options.name),
