@@ -1,0 +1,322 @@
+//! The node's volumes: claims get a raw file in one of the node's pools, and lose it again.
+//!
+//! - `claim` looks after PersistentVolumeClaims: provides a volume, binds, grows, and lets go;
+//! - `persistent` looks after PersistentVolumes: their phase, and what becomes of the file when the claim is gone;
+//! - `binding` and `plan` decide, without doing anything; `objects` writes what they decide;
+//! - `pools` knows the pools, `disks` makes pools of the node's disks as BlockDevice objects ask.
+//!
+//! Three rules. A volume's file is made before its object, so that an object without a file means a loss: it is told, and
+//! nothing is put in its place. A file without an object is told too, and left alone. And whatever is deleted must not be
+//! in use by a machine: finalizers hold it until then.
+
+mod attach;
+mod binding;
+mod claim;
+mod consumer;
+mod disks;
+mod objects;
+mod persistent;
+mod plan;
+mod pools;
+mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use croft_api::harvester::VirtualMachineImage;
+use croft_block::{Options, Pool, PoolError};
+use croft_reconcile::{Cache, Change, Error, Key, Keys, Loop, Source, Tasks};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use attach::{AttachError, AttachedVolume};
+use consumer::Consumer;
+pub use pools::PoolFigures;
+use pools::Pools;
+use report::Reporter;
+
+use crate::node::{Aspect, Finding, Health};
+
+/// The name that clients look for; what it does here is our own.
+pub(crate) const DRIVER: &str = "driver.longhorn.io";
+/// The same under our own name.
+const OWN_DRIVER: &str = "local.croft.io";
+/// The pool that every node has.
+pub(crate) const DEFAULT_POOL: &str = "default";
+/// How many claims and volumes are worked on at a time.
+const WORKERS: usize = 8;
+
+fn is_ours(driver: &str) -> bool {
+    driver == DRIVER || driver == OWN_DRIVER
+}
+
+/// What the volumes of a node need to start.
+#[derive(Debug)]
+pub struct VolumesConfig {
+    pub client: Client,
+    pub node_name: String,
+    /// The pool is `pool` in it; pools of further disks are in `disks`.
+    pub data_dir: PathBuf,
+    pub pool: Options,
+    pub health: Health,
+}
+
+/// Shared: clones are the same volumes.
+#[derive(Clone, Debug)]
+pub struct Volumes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    node_name: String,
+    pools: Pools,
+    claims: Cache<PersistentVolumeClaim>,
+    volumes: Cache<PersistentVolume>,
+    classes: Cache<StorageClass>,
+    images: Cache<VirtualMachineImage>,
+    consumers: Cache<Consumer>,
+    is_synced: AtomicBool,
+    changes: watch::Sender<u64>,
+    reporter: Reporter,
+    health: Health,
+}
+
+/// A piece of work.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Work {
+    Claim(Key),
+    Volume(String),
+}
+
+impl Volumes {
+    /// Opens the node's own pool, making it if need be. What it is short of becomes a condition of the node.
+    pub async fn open(config: VolumesConfig) -> Result<Self, PoolError> {
+        let directory = config.data_dir.join("pool");
+        let options = config.pool;
+        let pool = blocking(move || Pool::open(DEFAULT_POOL, &directory, &options)).await?;
+        tracing::info!(dir = %pool.dir().display(), backing = ?pool.backing(), cloning = %pool.cloning(), "pool opened");
+        let reporter = Reporter::new(config.client.clone(), &config.node_name);
+        let volumes = Self(Arc::new(Inner {
+            reporter,
+            client: config.client,
+            node_name: config.node_name,
+            pools: Pools::new(pool, config.data_dir.join("disks")),
+            claims: Cache::default(),
+            volumes: Cache::default(),
+            classes: Cache::default(),
+            images: Cache::default(),
+            consumers: Cache::default(),
+            is_synced: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
+            health: config.health,
+        }));
+        volumes.0.tell_health();
+        Ok(volumes)
+    }
+
+    /// Told whenever the answer of [`Volumes::attach`] may be another.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changes.subscribe()
+    }
+
+    /// The pool that files of one machine, images and state go to: `scratch/<uid>`, `images`, `state/<uid>` in it are
+    /// theirs, and `tmp` is cleared at every start. Clones inside share extents if the file system can.
+    pub fn pool_for_scratch(&self) -> PathBuf {
+        self.0.pools.default().dir().to_owned()
+    }
+
+    /// The pool that every node has.
+    pub fn default_pool(&self) -> Arc<Pool> {
+        self.0.pools.default()
+    }
+
+    /// How full the node's pools are. Asks the file systems.
+    pub fn figures(&self) -> Vec<PoolFigures> {
+        self.0.pools.figures(&self.0.volumes.list(), &self.0.node_name)
+    }
+
+    /// Waits until all claims that there are have been seen.
+    pub async fn synced(&self) {
+        let inner = &self.0;
+        tokio::join!(inner.claims.synced(), inner.volumes.synced(), inner.consumers.synced());
+    }
+
+    /// Looks after claims, volumes and disks until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let inner = self.0;
+        let (keys, received) = Keys::channel();
+        let mut tasks = Tasks::default();
+        let watches = [
+            inner.follow(inner.claims.clone(), keys.clone(), Inner::after_claim).boxed(),
+            inner.follow(inner.volumes.clone(), keys.clone(), Inner::after_volume).boxed(),
+            inner.follow(inner.classes.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
+            inner.follow(inner.images.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
+            inner.follow(inner.consumers.clone(), keys.clone(), Inner::after_consumer).boxed(),
+        ];
+        for watch in watches {
+            let stop = stop.clone();
+            tasks.spawn(async move {
+                tokio::select! { () = watch => {}, () = stop.cancelled() => {} }
+            });
+        }
+        tasks.spawn(Arc::clone(&inner).look_after_disks(keys.clone(), stop.clone()));
+        let (gate, worker) = (Arc::clone(&inner), Arc::clone(&inner));
+        let work = Loop { name: "volumes", workers: WORKERS, stop };
+        let gate = async move { gate.start().await };
+        work.run(received, gate, move |work| Arc::clone(&worker).reconcile(work)).await;
+        tasks.finish().await;
+    }
+}
+
+use futures::FutureExt;
+
+impl Inner {
+    /// Keeps a cache, and has worked on whatever a change concerns.
+    fn follow<K>(
+        self: &Arc<Self>,
+        cache: Cache<K>,
+        keys: Keys<Work>,
+        concerned: impl Fn(&Self, &Change<K>) -> Vec<Work> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static,
+    {
+        let inner = Arc::clone(self);
+        async move {
+            let changes = cache.follow(inner.client.clone(), Source::of::<K>());
+            futures::pin_mut!(changes);
+            while let Some(change) = changes.next().await {
+                for work in concerned(&inner, &change) {
+                    keys.send(work, Duration::ZERO).await;
+                }
+            }
+        }
+    }
+
+    /// Nothing is decided before everything is known.
+    async fn start(&self) {
+        tokio::join!(
+            self.claims.synced(),
+            self.volumes.synced(),
+            self.classes.synced(),
+            self.images.synced(),
+            self.consumers.synced()
+        );
+        self.is_synced.store(true, Ordering::Release);
+        self.changed();
+        self.report_orphans().await;
+    }
+
+    async fn reconcile(self: Arc<Self>, work: Work) -> Result<(), Error> {
+        match work {
+            Work::Claim(key) => self.reconcile_claim(&key).await,
+            Work::Volume(name) => self.reconcile_volume(&name).await,
+        }
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// The claim, its volume, and those that wait to be cloned from it.
+    fn after_claim(&self, change: &Change<PersistentVolumeClaim>) -> Vec<Work> {
+        self.changed();
+        let volume_of = |claim: &Arc<PersistentVolumeClaim>| claim.spec.as_ref()?.volume_name.clone();
+        let volumes = [&change.old, &change.new].into_iter().flatten().filter_map(volume_of);
+        let mut work: Vec<Work> = volumes.map(Work::Volume).collect();
+        work.dedup();
+        work.push(Work::Claim(change.key.clone()));
+        let waits_for_it = |key: &Key| {
+            let claim = self.claims.get(key);
+            claim.is_some_and(|claim| plan::source_claim(&claim).as_ref() == Some(&change.key))
+        };
+        work.extend(self.unbound().into_iter().filter(|other| matches!(other, Work::Claim(key) if waits_for_it(key))));
+        work
+    }
+
+    /// The volume and its claim; one that is free may be what any claim waits for.
+    fn after_volume(&self, change: &Change<PersistentVolume>) -> Vec<Work> {
+        self.changed();
+        let mut work = vec![Work::Volume(change.key.name.clone())];
+        let object = change.new.as_ref().or(change.old.as_ref());
+        match object.and_then(|volume| binding::claim_of(volume)) {
+            Some(claim) => work.push(Work::Claim(claim)),
+            None => work.extend(self.unbound()),
+        }
+        work
+    }
+
+    /// What a machine uses, or used.
+    fn after_consumer(&self, change: &Change<Consumer>) -> Vec<Work> {
+        let used = |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.claims()).unwrap_or_default();
+        let (mut old, new) = (used(&change.old), used(&change.new));
+        let same = |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.is_running());
+        if old == new && same(&change.old) == same(&change.new) {
+            return Vec::new();
+        }
+        old.extend(new);
+        old.sort();
+        old.dedup();
+        old.into_iter().map(Work::Claim).collect()
+    }
+
+    /// The claims that have no volume yet.
+    fn unbound(&self) -> Vec<Work> {
+        let claims = self.claims.list();
+        let unbound = claims.iter().filter(|claim| !binding::is_complete(claim));
+        unbound.map(|claim| Work::Claim(Key::of(claim.as_ref()))).collect()
+    }
+
+    /// The node's word on its pool.
+    fn tell_health(&self) {
+        let pool = self.pools.default();
+        let finding = match (pool.usage(), pool.cloning()) {
+            (Ok(usage), _) if usage.free_bytes < usage.capacity_bytes / 20 => {
+                let text = format!(
+                    "{} MiB of {} MiB are free: delete volumes or images, or add a disk",
+                    usage.free_bytes >> 20,
+                    usage.capacity_bytes >> 20
+                );
+                Finding::bad("AlmostFull", text)
+            }
+            (Err(error), _) => Finding::bad("Unreadable", croft_meta::Chain(&error).to_string()),
+            (_, croft_block::Cloning::Reflinks) => Finding::good("Reflinks", pool.cloning().to_string()),
+            (_, croft_block::Cloning::Copies(_)) => Finding::bad("Copying", pool.cloning().to_string()),
+        };
+        self.health.set(Aspect::Pool, finding);
+    }
+
+    /// Files that no object tells of. They may be somebody's data, so that is all that is done.
+    async fn report_orphans(&self) {
+        let known = self.volumes.list();
+        let handles: std::collections::HashSet<&str> = known.iter().filter_map(|volume| binding::handle(volume)).collect();
+        let claims = self.claims.list();
+        let expected: std::collections::HashSet<String> = claims.iter().map(|claim| objects::volume_name(claim)).collect();
+        let files = self.pools.volumes();
+        let orphans = files.iter().filter(|file| !handles.contains(file.name.as_str()) && !expected.contains(&file.name));
+        for orphan in orphans {
+            tracing::warn!(path = %orphan.path.display(), "a volume's file has no PersistentVolume; it is left alone");
+            let text = format!("the file {} belongs to no PersistentVolume; it is left alone", orphan.path.display());
+            self.reporter.node_warning(&self.node_name, "OrphanedVolume", &text).await;
+        }
+    }
+}
+
+/// File systems take their time; the runtime's workers do not wait for them.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        // It panicked, which is a bug that must be seen; tasks are not cancelled.
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
