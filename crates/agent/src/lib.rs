@@ -10,6 +10,7 @@
 
 mod node;
 mod server;
+pub mod volume;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -18,8 +18,8 @@ mod objects;
 mod persistent;
 mod plan;
 mod pools;
-mod report;
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +27,11 @@ use std::time::Duration;
 
 use croft_api::harvester::VirtualMachineImage;
 use croft_block::{Options, Pool, PoolError};
-use croft_reconcile::{Cache, Change, Error, Key, Keys, Loop, Source, Tasks};
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use croft_reconcile::{Cache, Change, Error, Events, Key, Keys, Loop, Source, Tasks};
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -40,7 +41,6 @@ pub use attach::{AttachError, AttachedVolume};
 use consumer::Consumer;
 pub use pools::PoolFigures;
 use pools::Pools;
-use report::Reporter;
 
 use crate::node::{Aspect, Finding, Health};
 
@@ -58,9 +58,10 @@ fn is_ours(driver: &str) -> bool {
 }
 
 /// What the volumes of a node need to start.
-#[derive(Debug)]
 pub struct VolumesConfig {
     pub client: Client,
+    /// Where users are told what happens to their claims.
+    pub events: Events,
     pub node_name: String,
     /// The pool is `pool` in it; pools of further disks are in `disks`.
     pub data_dir: PathBuf,
@@ -68,11 +69,16 @@ pub struct VolumesConfig {
     pub health: Health,
 }
 
+impl fmt::Debug for VolumesConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VolumesConfig").field("data_dir", &self.data_dir).finish_non_exhaustive()
+    }
+}
+
 /// Shared: clones are the same volumes.
 #[derive(Clone, Debug)]
 pub struct Volumes(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     client: Client,
     node_name: String,
@@ -84,8 +90,14 @@ struct Inner {
     consumers: Cache<Consumer>,
     is_synced: AtomicBool,
     changes: watch::Sender<u64>,
-    reporter: Reporter,
+    events: Events,
     health: Health,
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volumes").field("pools", &self.pools).finish_non_exhaustive()
+    }
 }
 
 /// A piece of work.
@@ -102,9 +114,8 @@ impl Volumes {
         let options = config.pool;
         let pool = blocking(move || Pool::open(DEFAULT_POOL, &directory, &options)).await?;
         tracing::info!(dir = %pool.dir().display(), backing = ?pool.backing(), cloning = %pool.cloning(), "pool opened");
-        let reporter = Reporter::new(config.client.clone(), &config.node_name);
         let volumes = Self(Arc::new(Inner {
-            reporter,
+            events: config.events,
             client: config.client,
             node_name: config.node_name,
             pools: Pools::new(pool, config.data_dir.join("disks")),
@@ -175,8 +186,6 @@ impl Volumes {
     }
 }
 
-use futures::FutureExt;
-
 impl Inner {
     /// Keeps a cache, and has worked on whatever a change concerns.
     fn follow<K>(
@@ -211,7 +220,7 @@ impl Inner {
         );
         self.is_synced.store(true, Ordering::Release);
         self.changed();
-        self.report_orphans().await;
+        self.report_orphans();
     }
 
     async fn reconcile(self: Arc<Self>, work: Work) -> Result<(), Error> {
@@ -255,7 +264,8 @@ impl Inner {
 
     /// What a machine uses, or used.
     fn after_consumer(&self, change: &Change<Consumer>) -> Vec<Work> {
-        let used = |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.claims()).unwrap_or_default();
+        let used =
+            |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.claims()).unwrap_or_default();
         let (mut old, new) = (used(&change.old), used(&change.new));
         let same = |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.is_running());
         if old == new && same(&change.old) == same(&change.new) {
@@ -294,17 +304,22 @@ impl Inner {
     }
 
     /// Files that no object tells of. They may be somebody's data, so that is all that is done.
-    async fn report_orphans(&self) {
+    fn report_orphans(&self) {
         let known = self.volumes.list();
-        let handles: std::collections::HashSet<&str> = known.iter().filter_map(|volume| binding::handle(volume)).collect();
+        let handles: std::collections::HashSet<&str> =
+            known.iter().filter_map(|volume| binding::handle(volume)).collect();
         let claims = self.claims.list();
-        let expected: std::collections::HashSet<String> = claims.iter().map(|claim| objects::volume_name(claim)).collect();
+        let expected: std::collections::HashSet<String> =
+            claims.iter().map(|claim| objects::volume_name(claim)).collect();
+        let metadata = ObjectMeta { name: Some(self.node_name.clone()), ..ObjectMeta::default() };
+        let node = Node { metadata, ..Node::default() };
         let files = self.pools.volumes();
-        let orphans = files.iter().filter(|file| !handles.contains(file.name.as_str()) && !expected.contains(&file.name));
+        let orphans =
+            files.iter().filter(|file| !handles.contains(file.name.as_str()) && !expected.contains(&file.name));
         for orphan in orphans {
             tracing::warn!(path = %orphan.path.display(), "a volume's file has no PersistentVolume; it is left alone");
             let text = format!("the file {} belongs to no PersistentVolume; it is left alone", orphan.path.display());
-            self.reporter.node_warning(&self.node_name, "OrphanedVolume", &text).await;
+            self.events.warning(&node, "OrphanedVolume", &text);
         }
     }
 }

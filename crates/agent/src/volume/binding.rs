@@ -199,7 +199,10 @@ mod tests {
             (json!({"storageClassName": ""}), None),
             (json!({"volumeMode": "Filesystem"}), Some("files")),
             (json!({"selector": {"matchLabels": {"disk": "large"}}}), Some("large")),
-            (json!({"selector": {"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["fits"]}]}}), Some("large")),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "disk", "operator": "NotIn", "values": ["fits"]}]}}),
+                Some("large"),
+            ),
             (json!({"selector": {"matchExpressions": [{"key": "disk", "operator": "DoesNotExist"}]}}), None),
         ];
         for (change, expected) in cases {
@@ -221,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_volume_is_reachable_from_the_nodes_it_names() {
-        let terms = json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]);
+        let terms =
+            json!([{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]}]}]);
         let affine = volume("x", "1Gi", &json!({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}));
         assert!(is_reachable(&affine, "a") && !is_reachable(&affine, "b"));
         assert!(is_reachable(&volume("y", "1Gi", &json!({})), "b"));

@@ -86,7 +86,7 @@ impl Inner {
         }
         self.patch_claim_status(claim, json!({ "phase": "Lost" })).await?;
         let text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!";
-        self.reporter.warning(claim, "ClaimLost", text).await;
+        self.events.warning(claim, "ClaimLost", text);
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl Inner {
         if binding::claim_of(volume).is_some() && !binding::is_for(volume, claim) {
             let name = volume.metadata.name.as_deref().unwrap_or_default();
             let text = format!("volume \"{name}\" already bound to a different claim.");
-            self.reporter.warning(claim, "FailedBinding", &text).await;
+            self.events.warning(claim, "FailedBinding", &text);
             return Err(Error::NotYet(text));
         }
         if !binding::is_complete(claim) || binding::claim_of(volume).is_none() {
@@ -104,7 +104,9 @@ impl Inner {
         let Some(handle) = binding::handle(volume) else { return Ok(()) };
         let Some((pool, file)) = self.pools.find(handle) else { return self.file_is_missing(claim, volume).await };
         let wanted = plan::rounded(requested_bytes(claim));
-        if wanted <= granted_bytes(claim).max(binding::capacity_bytes(volume)) && file.size_bytes >= binding::capacity_bytes(volume) {
+        if wanted <= granted_bytes(claim).max(binding::capacity_bytes(volume))
+            && file.size_bytes >= binding::capacity_bytes(volume)
+        {
             return Ok(());
         }
         self.expand(claim, volume, &pool, wanted.max(binding::capacity_bytes(volume))).await
@@ -114,13 +116,18 @@ impl Inner {
         let text = format!("the volume's file is missing from pool {}", binding::pool(volume));
         tracing::error!(volume = ?volume.metadata.name, pool = binding::pool(volume), "a volume's file is missing");
         self.set_volume_phase(volume, "Bound", Some("VolumeLost"), Some(&text)).await?;
-        self.reporter.warning(claim, "VolumeLost", &text).await;
+        self.events.warning(claim, "VolumeLost", &text);
         Ok(())
     }
 
     /// Everything that binding consists of; what is there already is left as it is. `is_chosen`: nobody asked for this
     /// very volume.
-    async fn bind(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume, is_chosen: bool) -> Result<(), Error> {
+    async fn bind(
+        &self,
+        claim: &PersistentVolumeClaim,
+        volume: &PersistentVolume,
+        is_chosen: bool,
+    ) -> Result<(), Error> {
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
         let mut volume = volume.clone();
@@ -156,28 +163,29 @@ impl Inner {
             // One that was made for it before we were interrupted, or one that it may have.
             let is_made = volume.metadata.name.as_deref() == Some(&objects::volume_name(claim));
             self.bind(claim, volume, true).await?;
-            return self.succeeded(claim, is_made).await;
+            if is_made {
+                self.tell_success(claim);
+            }
+            return Ok(());
         }
         match self.make(key, claim).await {
             Ok(None) => Ok(()),
             Ok(Some(volume)) => {
                 self.bind(claim, &volume, true).await?;
-                self.succeeded(claim, true).await
+                self.tell_success(claim);
+                Ok(())
             }
             Err(Stop::Api(error)) => Err(error.into()),
             Err(Stop::Refused(Refused { reason, message })) => {
-                self.reporter.warning(claim, reason, &message).await;
+                self.events.warning(claim, reason, &message);
                 Err(Error::NotYet(message))
             }
         }
     }
 
-    async fn succeeded(&self, claim: &PersistentVolumeClaim, is_made: bool) -> Result<(), Error> {
-        if is_made {
-            let text = format!("Successfully provisioned volume {}", objects::volume_name(claim));
-            self.reporter.normal(claim, "ProvisioningSucceeded", &text).await;
-        }
-        Ok(())
+    fn tell_success(&self, claim: &PersistentVolumeClaim) {
+        let text = format!("Successfully provisioned volume {}", objects::volume_name(claim));
+        self.events.normal(claim, "ProvisioningSucceeded", &text);
     }
 
     /// `None` if it is not for us, or not yet.
@@ -190,7 +198,7 @@ impl Inner {
         let Some(class) = self.classes.get(&Key::new("", name)) else {
             return Err(Refused::provisioning(format!("storageclass.storage.k8s.io \"{name}\" not found")).into());
         };
-        if !is_ours(&class.provisioner) || !self.is_for_this_node(key, claim, &class).await {
+        if !is_ours(&class.provisioner) || !self.is_for_this_node(key, claim, &class) {
             return Ok(None);
         }
         let plan = plan::plan(claim, &class, &self.images.list()).map_err(Refused::provisioning)?;
@@ -216,7 +224,7 @@ impl Inner {
     }
 
     /// Where a claim's volume goes is decided by its first user, if the class says so.
-    async fn is_for_this_node(&self, key: &Key, claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
+    fn is_for_this_node(&self, key: &Key, claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
         let selected = claim.metadata.annotations.as_ref().and_then(|all| all.get(SELECTED_NODE));
         if let Some(selected) = selected {
             return *selected == self.node_name;
@@ -229,7 +237,7 @@ impl Inner {
             return true;
         }
         let text = "waiting for first consumer to be created before binding";
-        self.reporter.normal(claim, "WaitForFirstConsumer", text).await;
+        self.events.normal(claim, "WaitForFirstConsumer", text);
         false
     }
 
@@ -276,7 +284,9 @@ impl Inner {
         size_bytes: u64,
     ) -> Result<(Arc<Pool>, std::path::PathBuf), Refused> {
         let refused = |text: String| Err(Refused::provisioning(text));
-        let Some(from) = self.claims.get(source) else { return refused(format!("there is no claim {source} to clone")) };
+        let Some(from) = self.claims.get(source) else {
+            return refused(format!("there is no claim {source} to clone"));
+        };
         let mode = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.volume_mode.clone());
         if mode(&from) != mode(claim) {
             return refused(format!("claim {source} has another volumeMode"));
@@ -289,7 +299,10 @@ impl Inner {
             return refused(format!("the volume of claim {source} is not on node {}", self.node_name));
         };
         if file.size_bytes > size_bytes {
-            let text = format!("claim {source} has {} bytes, which do not fit into {size_bytes}; ask for more", file.size_bytes);
+            let text = format!(
+                "claim {source} has {} bytes, which do not fit into {size_bytes}; ask for more",
+                file.size_bytes
+            );
             return refused(text);
         }
         Ok((pool, file.path))
@@ -357,7 +370,7 @@ impl Inner {
         let status = json!({ "capacity": { "storage": size }, "allocatedResources": { "storage": size }, "conditions": null, "allocatedResourceStatuses": null });
         self.patch_claim_status(claim, status).await?;
         let text = format!("the volume has {} now", size.0);
-        self.reporter.normal(claim, "VolumeResizeSuccessful", &text).await;
+        self.events.normal(claim, "VolumeResizeSuccessful", &text);
         Ok(())
     }
 
@@ -385,7 +398,7 @@ impl Inner {
     }
 
     async fn resize_failed(&self, claim: &PersistentVolumeClaim, text: &str) -> Result<(), Error> {
-        self.reporter.warning(claim, "VolumeResizeFailed", text).await;
+        self.events.warning(claim, "VolumeResizeFailed", text);
         let conditions = claim.status.as_ref().and_then(|status| status.conditions.as_ref());
         let is_told = conditions.is_some_and(|all| all.iter().any(|found| found.message.as_deref() == Some(text)));
         if !is_told {

@@ -141,7 +141,8 @@ mod tests {
         let names: Vec<String> = consumer.claims().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["ns/a", "ns/b", "ns/c", "ns/d"]);
         assert!(consumer.is_running() && consumer.is_on("node") && !consumer.has_ended());
-        let empty: Consumer = serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": {"volumes": null}})).unwrap();
+        let empty: Consumer =
+            serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": {"volumes": null}})).unwrap();
         assert!(empty.claims().is_empty() && !empty.has_ended());
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectReference, PersistentVolume,
-    PersistentVolumeClaim, PersistentVolumeSpec, VolumeNodeAffinity,
+    CSIPersistentVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectReference,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, VolumeNodeAffinity,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -171,19 +171,21 @@ impl Inner {
     }
 
     fn keep_claim(&self, claim: &PersistentVolumeClaim) {
-        self.claims.insert(croft_reconcile::Key::of(claim), claim.clone());
+        self.claims.wrote(claim.clone());
         self.changed();
     }
 
     fn keep_volume(&self, volume: &PersistentVolume) {
-        self.volumes.insert(croft_reconcile::Key::of(volume), volume.clone());
+        self.volumes.wrote(volume.clone());
         self.changed();
     }
 
     pub(super) async fn create_volume(&self, volume: &PersistentVolume) -> Result<PersistentVolume, kube::Error> {
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let written = self.volume_api().create(&params, volume).await?;
-        self.keep_volume(&written);
+        // New, so that nothing older can be meant.
+        self.volumes.insert(croft_reconcile::Key::of(&written), written.clone());
+        self.changed();
         Ok(written)
     }
 

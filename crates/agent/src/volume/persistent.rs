@@ -29,7 +29,11 @@ impl Inner {
     }
 
     /// The claim that the volume is for, if it is still there; the server is asked before it is taken for gone.
-    async fn claim_for(&self, key: &Key, volume: &PersistentVolume) -> Result<Option<Arc<PersistentVolumeClaim>>, Error> {
+    async fn claim_for(
+        &self,
+        key: &Key,
+        volume: &PersistentVolume,
+    ) -> Result<Option<Arc<PersistentVolumeClaim>>, Error> {
         if let Some(claim) = self.claims.get(key).filter(|claim| binding::is_for(volume, claim)) {
             return Ok(Some(claim));
         }
@@ -88,7 +92,7 @@ impl Inner {
             if let Err(error) = deleted {
                 let text = Chain(&error).to_string();
                 self.set_volume_phase(volume, "Failed", Some("VolumeFailedDelete"), Some(&text)).await?;
-                self.reporter.warning(volume, "VolumeFailedDelete", &text).await;
+                self.events.warning(volume, "VolumeFailedDelete", &text);
                 return Err(Error::NotYet(text));
             }
         }

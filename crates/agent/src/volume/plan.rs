@@ -71,7 +71,8 @@ fn content(
 ) -> Result<Content, String> {
     let spec = claim.spec.as_ref();
     if let Some(source) = spec.and_then(|spec| spec.data_source_ref.as_ref()) {
-        let is_elsewhere = source.namespace.as_deref().is_some_and(|other| Some(other) != claim.metadata.namespace.as_deref());
+        let is_elsewhere =
+            source.namespace.as_deref().is_some_and(|other| Some(other) != claim.metadata.namespace.as_deref());
         if is_elsewhere {
             return Err("a claim of another namespace cannot be cloned; use a DataVolume".to_owned());
         }
@@ -110,7 +111,8 @@ fn image_content(image: Result<&Arc<VirtualMachineImage>, &str>, size_bytes: u64
         }
         _ => return Err(format!("waiting for image {key} to be imported")),
     }
-    let virtual_size = status.and_then(|status| status.virtual_size).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
+    let virtual_size =
+        status.and_then(|status| status.virtual_size).and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
     if virtual_size > size_bytes {
         return Err(format!("image {key} has {virtual_size} bytes, which do not fit into {size_bytes}; ask for more"));
     }
@@ -165,8 +167,20 @@ mod tests {
             (claim("2Gi", &none, &none), by_class("vmi-78"), Err("no image")),
             (claim("1Mi", &none, &none), by_class("vmi-77"), Err("do not fit")),
             (claim("2Gi", &none, &none), class(&json!({"encrypted": "true"})), Err("encrypted")),
-            (claim("2Gi", &none, &json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x", "namespace": "other"}})), class(&none), Err("another namespace")),
-            (claim("2Gi", &none, &json!({"dataSourceRef": {"apiGroup": "x.io", "kind": "Snapshot", "name": "x"}})), class(&none), Err("Snapshot")),
+            (
+                claim(
+                    "2Gi",
+                    &none,
+                    &json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "x", "namespace": "other"}}),
+                ),
+                class(&none),
+                Err("another namespace"),
+            ),
+            (
+                claim("2Gi", &none, &json!({"dataSourceRef": {"apiGroup": "x.io", "kind": "Snapshot", "name": "x"}})),
+                class(&none),
+                Err("Snapshot"),
+            ),
         ];
         for (claim, class, expected) in cases {
             match (plan(&claim, &class, &ready).map(|plan| plan.content), expected) {
@@ -182,7 +196,9 @@ mod tests {
         let none = json!({});
         let class = class(&json!({"backingImage": "vmi-77"}));
         let claim = claim("2Gi", &none, &none);
-        for (status, part) in [(json!({}), "waiting"), (imported("Unknown", 0), "waiting"), (imported("False", 0), "no route")] {
+        for (status, part) in
+            [(json!({}), "waiting"), (imported("Unknown", 0), "waiting"), (imported("False", 0), "no route")]
+        {
             let refused = plan(&claim, &class, &[image(&status)]).unwrap_err();
             assert!(refused.contains(part), "{refused}");
         }

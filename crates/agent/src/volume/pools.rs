@@ -72,7 +72,8 @@ impl Pools {
     /// The pools that a new volume may go to: all that have every one of these tags.
     pub(super) fn candidates(&self, tags: &[String]) -> Vec<Arc<Pool>> {
         let added = self.added.read();
-        let fitting = added.values().filter(|added| !added.is_leaving && tags.iter().all(|tag| added.tags.contains(tag)));
+        let fitting =
+            added.values().filter(|added| !added.is_leaving && tags.iter().all(|tag| added.tags.contains(tag)));
         let fitting = fitting.map(|added| Arc::clone(&added.pool));
         tags.is_empty().then(|| self.default()).into_iter().chain(fitting).collect()
     }

@@ -1,0 +1,231 @@
+//! The node's disks as BlockDevice objects, and the pools that users make of them.
+//!
+//! Every disk and partition that could be somebody's storage has an object; `spec.provision` asks for a pool on it. Disks
+//! come and go without anybody telling, so that they are looked at now and then besides.
+
+mod describe;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use croft_api::harvester::{BlockDevice, Condition};
+use croft_block::{Device, Pool, PoolError, devices};
+use croft_meta::Chain;
+use croft_reconcile::failure::is_conflict;
+use croft_reconcile::{Cache, Keys, Source};
+use futures::StreamExt;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::pools::Added;
+use super::{Inner, Work, blocking};
+use crate::MANAGER;
+
+/// Where Harvester keeps these objects.
+const NAMESPACE: &str = "longhorn-system";
+/// How often the kernel is asked.
+const LOOK: Duration = Duration::from_secs(30);
+const PROVISIONED: &str = "Provisioned";
+const UNPROVISIONED: &str = "Unprovisioned";
+const UNPROVISIONING: &str = "Unprovisioning";
+
+impl Inner {
+    /// Until `stop`. What fails is tried again at the next look.
+    pub(super) async fn look_after_disks(self: Arc<Self>, keys: Keys<Work>, stop: CancellationToken) {
+        let cache: Cache<BlockDevice> = Cache::default();
+        let changes = cache.follow(self.client.clone(), Source::of::<BlockDevice>());
+        futures::pin_mut!(changes);
+        let mut timer = tokio::time::interval(LOOK);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut is_synced = false;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => self.tell_health(),
+                _ = changes.next() => {}
+                () = cache.synced(), if !is_synced => is_synced = true,
+            }
+            if is_synced && self.look_at_disks(&cache).await {
+                // There is more room, or a volume is back.
+                for work in self.unbound() {
+                    keys.send(work, Duration::ZERO).await;
+                }
+                self.changed();
+            }
+        }
+    }
+
+    /// True if a pool was added.
+    async fn look_at_disks(&self, cache: &Cache<BlockDevice>) -> bool {
+        let found = match blocking(devices).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "the disks cannot be listed");
+                return false;
+            }
+        };
+        let objects = cache.list();
+        let ours: Vec<Arc<BlockDevice>> =
+            objects.into_iter().filter(|object| object.spec.node_name == self.node_name).collect();
+        let mut has_added = self.look_at_default(&ours).await;
+        let mut seen = HashSet::new();
+        for device in found.iter().filter(|device| describe::is_shown(device)) {
+            let object = describe::find(&ours, device).map_or_else(
+                || describe::new_object(NAMESPACE, &self.node_name, device),
+                |object| BlockDevice::clone(object),
+            );
+            seen.insert(object.name_any());
+            has_added |= self.look_at_disk(object, device).await;
+        }
+        let default = describe::default_name(&self.node_name);
+        for object in ours.iter().filter(|object| !seen.contains(&object.name_any()) && object.name_any() != default) {
+            let mut gone = BlockDevice::clone(object);
+            gone.status.state = "Inactive".to_owned();
+            self.write_disk(&gone, Some(object)).await;
+        }
+        has_added
+    }
+
+    /// The pool that the node always has is shown like one that was added; there is nothing to decide about it.
+    async fn look_at_default(&self, ours: &[Arc<BlockDevice>]) -> bool {
+        let pool = self.pools.default();
+        let name = describe::default_name(&self.node_name);
+        let old = ours.iter().find(|object| object.name_any() == name);
+        let usage = blocking(move || pool.usage().ok().map(|usage| (pool, usage))).await;
+        if let Some((pool, usage)) = usage {
+            let object = describe::default_object(NAMESPACE, &self.node_name, &pool, usage, old.map(|old| &**old));
+            self.write_disk(&object, old.map(|old| &**old)).await;
+        }
+        false
+    }
+
+    /// Brings one disk to what its object asks for, and says how it is.
+    async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
+        let before = object.clone();
+        let name = object.name_any();
+        let is_wanted = object.spec.provision == Some(true);
+        let pool = self.pools.get(&name);
+        describe::update(&mut object, device);
+        let mut has_added = false;
+        match (is_wanted, pool) {
+            (true, Some(pool)) => {
+                self.keep_pool(&object, pool, false);
+                object.status.tags = object.spec.tags.clone();
+            }
+            (true, None) => has_added = self.provision(&mut object, device).await,
+            (false, Some(pool)) => self.unprovision(&mut object, pool).await,
+            (false, None) => object.status.provision_phase = UNPROVISIONED.to_owned(),
+        }
+        let is_new = before.metadata.uid.is_none();
+        self.write_disk(&object, (!is_new).then_some(&before)).await;
+        has_added
+    }
+
+    fn keep_pool(&self, object: &BlockDevice, pool: Arc<Pool>, is_leaving: bool) {
+        self.pools.add(object.name_any(), Added { pool, tags: object.spec.tags.clone(), is_leaving });
+    }
+
+    async fn provision(&self, object: &mut BlockDevice, device: &Device) -> bool {
+        let name = object.name_any();
+        if object.spec.provisioner.as_ref().is_some_and(|provisioner| provisioner.lvm.is_some()) {
+            set_condition(
+                object,
+                "AddedToNode",
+                false,
+                "NotSupported",
+                "volume groups are not supported; leave provisioner.lvm out",
+            );
+            return false;
+        }
+        let was_ours = object.status.provision_phase == PROVISIONED;
+        // What was a pool before is never formatted again: its volumes would be gone.
+        let overwrite = object.spec.file_system.force_formatted == Some(true) && !was_ours;
+        let (path, mount, id) = (device.path.clone(), self.pools.mounts.join(&name), name.clone());
+        match blocking(move || Pool::open_device(&id, &path, &mount, overwrite)).await {
+            Ok(pool) => {
+                tracing::info!(disk = %device.path.display(), pool = name, "a disk was added");
+                object.status.provision_phase = PROVISIONED.to_owned();
+                object.status.tags = object.spec.tags.clone();
+                describe::mounted(object, &pool);
+                self.keep_pool(object, Arc::new(pool), false);
+                set_condition(object, "Mounted", true, "", "");
+                set_condition(object, "Formatting", false, "", "");
+                set_condition(object, "AddedToNode", true, "", "");
+                true
+            }
+            Err(error) => {
+                let reason = if matches!(error, PoolError::NotBlank { .. }) { "NotBlank" } else { "Failed" };
+                let mut text = Chain(&error).to_string();
+                if matches!(error, PoolError::NotBlank { .. }) {
+                    text.push_str("; set spec.fileSystem.forceFormatted to true for that");
+                }
+                tracing::warn!(disk = %device.path.display(), error = text, "a disk could not be added");
+                set_condition(object, "AddedToNode", false, reason, &text);
+                false
+            }
+        }
+    }
+
+    async fn unprovision(&self, object: &mut BlockDevice, pool: Arc<Pool>) {
+        self.keep_pool(object, Arc::clone(&pool), true);
+        object.status.provision_phase = UNPROVISIONING.to_owned();
+        let closing = blocking(move || {
+            let left = pool.volumes().map_err(|error| Chain(&error).to_string())?;
+            if left.is_empty() {
+                return Pool::clone(&pool).close().map_err(|error| Chain(&error).to_string());
+            }
+            let names: Vec<&str> = left.iter().take(5).map(|volume| volume.name.as_str()).collect();
+            Err(format!("it holds {} volumes ({}); delete them first", left.len(), names.join(", ")))
+        });
+        match closing.await {
+            Ok(()) => {
+                self.pools.remove(&object.name_any());
+                object.status.provision_phase = UNPROVISIONED.to_owned();
+                object.status.tags.clear();
+                set_condition(object, "Mounted", false, "", "");
+                set_condition(object, "AddedToNode", false, "", "");
+            }
+            Err(text) => set_condition(object, "AddedToNode", true, "InUse", &text),
+        }
+    }
+
+    /// What is the same is not written; what fails is written at the next look.
+    async fn write_disk(&self, object: &BlockDevice, old: Option<&BlockDevice>) {
+        let api: Api<BlockDevice> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let written = match old {
+            Some(old) if old.spec == object.spec && old.status == object.status => return,
+            Some(_) => api.replace(&object.name_any(), &params, object).await,
+            None => api.create(&params, object).await,
+        };
+        match written {
+            Ok(_) => {}
+            Err(error) if is_conflict(&error) => {}
+            Err(error) => {
+                tracing::warn!(disk = object.name_any(), error = %Chain(&error), "a disk's object cannot be written")
+            }
+        }
+    }
+}
+
+/// A condition's time moves only when its status does.
+fn set_condition(object: &mut BlockDevice, type_: &str, is_true: bool, reason: &str, message: &str) {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let status = if is_true { "True" } else { "False" };
+    let conditions = &mut object.status.conditions;
+    let old = conditions.iter().position(|condition| condition.type_ == type_).map(|at| conditions.remove(at));
+    let same = old.filter(|old| old.status == status);
+    let now = || Some(croft_meta::time::format_seconds(jiff::Timestamp::now()));
+    let since = same.as_ref().map_or_else(now, |old| old.last_transition_time.clone());
+    conditions.push(Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        last_update_time: since.clone(),
+        last_transition_time: since,
+        reason: text(reason),
+        message: text(message),
+    });
+    conditions.sort_by(|one, other| one.type_.cmp(&other.type_));
+}
