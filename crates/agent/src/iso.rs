@@ -242,9 +242,12 @@ impl<'a> Layout<'a> {
         put(16, &self.descriptor(label, Names::Old));
         put(17, &self.descriptor(label, Names::Joliet));
         put(18, &[&[255][..], b"CD001", &[1]].concat());
-        for (at, (names, is_big_endian)) in
-            (PATH_TABLES..).zip([(Names::Old, false), (Names::Old, true), (Names::Joliet, false), (Names::Joliet, true)])
-        {
+        for (at, (names, is_big_endian)) in (PATH_TABLES..).zip([
+            (Names::Old, false),
+            (Names::Old, true),
+            (Names::Joliet, false),
+            (Names::Joliet, true),
+        ]) {
             put(at, &self.path_table(names, is_big_endian));
         }
         for names in [Names::Old, Names::Joliet] {
@@ -389,7 +392,7 @@ mod tests {
         std::fs::write(&path, image("cidata", &files).unwrap()).unwrap();
         let out = dir.path().join("out");
         let output = Command::new("xorriso")
-            .args(["-osirrox", "on", "-read_fs", "joliet", "-indev"])
+            .args(["-osirrox", "on", "-read_fs", "norock", "-indev"])
             .arg(&path)
             .args(["-pvd_info", "-extract", "/"])
             .arg(&out)

@@ -8,9 +8,13 @@
 //!
 //! Start reading at [`run`].
 
+mod cgroup;
+mod cloud_init;
+mod iso;
 mod node;
 mod server;
 pub mod volume;
+mod vm;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

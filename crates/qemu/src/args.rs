@@ -35,6 +35,9 @@ pub fn command_line(machine: &Machine, accel: Accel) -> Result<Vec<String>, Spec
     if machine.on_power_off == OnPowerOff::Stay {
         args.words(&["-action", "shutdown=pause"]);
     }
+    if machine.is_reboot_power_off {
+        args.words(&["-action", "reboot=shutdown"]);
+    }
     if machine.is_incoming {
         args.words(&["-incoming", "defer"]);
     }

@@ -100,6 +100,10 @@ pub struct Machine {
     pub inputs: Vec<Input>,
     pub vsock: Option<Vsock>,
     pub on_power_off: OnPowerOff,
+    /// A guest that reboots is powered off instead.
+    pub is_reboot_power_off: bool,
+    /// Without it the guest cannot be asked to shut down.
+    pub has_acpi: bool,
     /// Waits for a migration to come in instead of booting.
     pub is_incoming: bool,
     /// Descriptors that QEMU is started with, and the set that each belongs to: see [`Source::FdSet`].
@@ -139,6 +143,8 @@ impl Machine {
             inputs: Vec::new(),
             vsock: None,
             on_power_off: OnPowerOff::Stay,
+            is_reboot_power_off: false,
+            has_acpi: true,
             is_incoming: false,
             fd_sets: Vec::new(),
         }
@@ -242,28 +248,41 @@ pub struct Smbios {
     pub serial: Option<String>,
     pub sku: Option<String>,
     pub family: Option<String>,
-    /// The case's label, which the guest cannot change.
-    pub asset: Option<String>,
+    pub chassis: SmbiosChassis,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The case that the machine is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SmbiosChassis {
+    pub manufacturer: Option<String>,
+    pub version: Option<String>,
+    pub serial: Option<String>,
+    pub asset: Option<String>,
+    pub sku: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clock {
     pub base: ClockBase,
     pub has_hpet: bool,
+    /// The clock stops while the guest does, rather than following the host's.
+    pub follows_guest: bool,
     /// Makes up for timer ticks that a busy guest missed; older Windows counts them.
     pub catches_up: bool,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { base: ClockBase::Utc, has_hpet: false, catches_up: false }
+        Clock { base: ClockBase::Utc, has_hpet: false, follows_guest: false, catches_up: false }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClockBase {
     Utc,
     LocalTime,
+    /// What the clock shows when the machine starts: `2026-01-31T12:00:00`.
+    At(String),
 }
 
 /// Enlightenments that Windows uses under KVM.
@@ -284,6 +303,10 @@ pub struct HyperV {
     pub tlbflush: bool,
     pub ipi: bool,
     pub evmcs: bool,
+    /// The reference clock.
+    pub time: bool,
+    /// All that the host offers.
+    pub passthrough: bool,
 }
 
 /// What QEMU does when the guest powers off.

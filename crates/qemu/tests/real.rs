@@ -242,6 +242,7 @@ async fn descriptors_pass_at_the_start_and_later() {
         model: NicModel::Virtio,
         mac: Mac([0x52, 0x54, 0, 0, 0, 1]),
         boot_index: None,
+        acpi_index: None,
         mtu: None,
     };
     let (cold, _ours) = UnixStream::pair().unwrap();
@@ -306,6 +307,7 @@ async fn a_machine_with_everything_boots_and_is_seen_and_heard() {
             model,
             mac: Mac([0x52, 0x54, 0, 0, 0, u8::try_from(index).unwrap()]),
             boot_index: None,
+            acpi_index: None,
             mtu: None,
         })
         .collect();

@@ -200,6 +200,9 @@ pub fn device(disk: &Disk, place: &Place) -> Result<Value, SpecError> {
     if let Some(size) = disk.block_size {
         set("logical_block_size", json!(size.logical));
         set("physical_block_size", json!(size.physical));
+        if let Some(bytes) = size.discard {
+            set("discard_granularity", json!(bytes));
+        }
     }
     if disk.bus == Bus::Virtio {
         if let Some(index) = disk.iothread {

@@ -88,6 +88,9 @@ pub fn device(nic: &Nic, bus: Option<&str>) -> Result<Value, SpecError> {
         // Without its boot ROM the firmware starts sooner.
         None => set("romfile", json!("")),
     }
+    if let Some(index) = nic.acpi_index {
+        set("acpi-index", json!(index));
+    }
     let queues = match &nic.backend {
         NicBackend::Tap { fds, .. } => fds.len(),
         _ => 1,

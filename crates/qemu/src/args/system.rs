@@ -19,7 +19,7 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine, accel: Accel) -> Resu
     kernel(args, machine)?;
     args.words(&["-uuid", &machine.uuid.to_string()]);
     smbios(args, machine)?;
-    clock(args, machine, accel);
+    clock(args, machine, accel)?;
     args.words(&["-boot", "strict=on"]);
     Ok(())
 }
@@ -42,6 +42,9 @@ fn board(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
         ("hpet", if machine.clock.has_hpet { "on" } else { "off" }),
         ("memory-backend", "ram"),
     ];
+    if !machine.has_acpi {
+        pairs.push(("acpi", "off"));
+    }
     if let Firmware::Uefi { has_secure_boot, .. } = machine.firmware {
         pairs.extend([("pflash0", "pflash0"), ("pflash1", "pflash1")]);
         if has_secure_boot {
@@ -97,6 +100,8 @@ fn hyperv(words: &mut Vec<String>, flags: &HyperV) -> Result<(), SpecError> {
         ("hv-tlbflush", flags.tlbflush),
         ("hv-ipi", flags.ipi),
         ("hv-evmcs", flags.evmcs),
+        ("hv-time", flags.time),
+        ("hv-passthrough", flags.passthrough),
     ];
     words.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| format!("{name}=on")));
     if let Some(retries) = flags.spinlock_retries {
@@ -170,10 +175,17 @@ fn smbios(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     if pairs.len() > 1 {
         args.option("-smbios", &pairs)?;
     }
-    match &smbios.asset {
-        Some(asset) => args.option("-smbios", &[("type", "3"), ("asset", asset)]),
-        None => Ok(()),
-    }
+    let chassis = &smbios.chassis;
+    let fields = [
+        ("manufacturer", &chassis.manufacturer),
+        ("version", &chassis.version),
+        ("serial", &chassis.serial),
+        ("asset", &chassis.asset),
+        ("sku", &chassis.sku),
+    ];
+    let mut pairs = vec![("type", "3")];
+    pairs.extend(fields.iter().filter_map(|(key, value)| value.as_deref().map(|value| (*key, value))));
+    if pairs.len() == 1 { Ok(()) } else { args.option("-smbios", &pairs) }
 }
 
 fn kernel(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
@@ -189,15 +201,18 @@ fn kernel(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     Ok(())
 }
 
-fn clock(args: &mut Arguments, machine: &Machine, accel: Accel) {
-    let base = match machine.clock.base {
+fn clock(args: &mut Arguments, machine: &Machine, accel: Accel) -> Result<(), SpecError> {
+    let base = match &machine.clock.base {
         ClockBase::Utc => "utc",
         ClockBase::LocalTime => "localtime",
+        ClockBase::At(date) => date,
     };
     let drift = if machine.clock.catches_up { "slew" } else { "none" };
-    args.words(&["-rtc", &format!("base={base},clock=host,driftfix={drift}")]);
+    let clock = if machine.clock.follows_guest { "vm" } else { "host" };
+    args.option("-rtc", &[("base", base), ("clock", clock), ("driftfix", drift)])?;
     if accel == Accel::Kvm {
         // Ticks that a guest missed come late rather than in a burst.
         args.words(&["-global", "kvm-pit.lost_tick_policy=delay"]);
     }
+    Ok(())
 }

@@ -12,7 +12,15 @@ fn machine() -> Machine {
 }
 
 fn nic(name: &str, model: NicModel, backend: NicBackend) -> Nic {
-    Nic { id: id(name), backend, model, mac: Mac([0x52, 0x54, 0, 0, 0, 1]), boot_index: None, mtu: None }
+    Nic {
+        id: id(name),
+        backend,
+        model,
+        mac: Mac([0x52, 0x54, 0, 0, 0, 1]),
+        boot_index: None,
+        acpi_index: None,
+        mtu: None,
+    }
 }
 
 /// The values of one option, in order.
@@ -65,7 +73,7 @@ fn board_processors_memory_and_firmware() {
         vars: Source::File("/vm/vars.fd".into()),
         has_secure_boot: true,
     };
-    machine.clock = Clock { base: ClockBase::LocalTime, has_hpet: true, catches_up: true };
+    machine.clock = Clock { base: ClockBase::LocalTime, has_hpet: true, follows_guest: false, catches_up: true };
     machine.hyperv = HyperV {
         relaxed: true,
         stimer: true,
@@ -119,7 +127,7 @@ fn disks_on_every_bus() {
         Disk {
             serial: Some("a,b\"c".into()),
             boot_index: Some(1),
-            block_size: Some(BlockSize { logical: 512, physical: 4096 }),
+            block_size: Some(BlockSize { logical: 512, physical: 4096, discard: Some(8192) }),
             iothread: Some(1),
             queues: Some(4),
             aio: Aio::Native,
@@ -160,7 +168,7 @@ fn disks_on_every_bus() {
         *device("root"),
         json!({ "driver": "virtio-blk-pci", "id": "root", "bus": "port0", "drive": "root", "serial": "a,b\"c",
             "bootindex": 1, "werror": "stop", "rerror": "stop", "write-cache": "on", "logical_block_size": 512,
-            "physical_block_size": 4096, "iothread": "iothread1", "num-queues": 4 })
+            "physical_block_size": 4096, "discard_granularity": 8192, "iothread": "iothread1", "num-queues": 4 })
     );
     let place = |name: &str| (device(name)["bus"].as_str().unwrap().to_owned(), device(name)["scsi-id"].as_u64());
     assert_eq!(place("s1"), ("scsi0.0".into(), Some(0)));
@@ -186,6 +194,7 @@ fn interfaces_of_every_kind() {
         Nic {
             mtu: Some(9000),
             boot_index: Some(2),
+            acpi_index: Some(7),
             ..nic("n0", NicModel::Virtio, NicBackend::Tap { fds: fds(10), vhost_fds: fds(20) })
         },
         nic("n1", NicModel::E1000, NicBackend::User { forwards: vec![forward] }),
@@ -212,7 +221,7 @@ fn interfaces_of_every_kind() {
     assert_eq!(
         all[1],
         json!({ "driver": "virtio-net-pci", "id": "n0", "netdev": "n0.net", "mac": "52:54:00:00:00:01", "bus": "port0",
-            "bootindex": 2, "mq": true, "vectors": 6, "host_mtu": 9000 })
+            "bootindex": 2, "acpi-index": 7, "mq": true, "vectors": 6, "host_mtu": 9000 })
     );
     assert_eq!(
         all[2],

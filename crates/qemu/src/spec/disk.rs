@@ -136,6 +136,8 @@ pub enum Aio {
 pub struct BlockSize {
     pub logical: u32,
     pub physical: u32,
+    /// The least that can be given back.
+    pub discard: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

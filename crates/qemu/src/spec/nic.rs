@@ -15,6 +15,8 @@ pub struct Nic {
     pub model: NicModel,
     pub mac: Mac,
     pub boot_index: Option<u16>,
+    /// The number by which the guest names the interface (`eno<number>`).
+    pub acpi_index: Option<u32>,
     /// The largest packet, as the guest is told; virtio only.
     pub mtu: Option<u16>,
 }
