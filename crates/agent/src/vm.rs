@@ -1,1 +1,6 @@
 //! Machines.
+
+mod host;
+mod machine;
+mod seed;
+mod volume;
