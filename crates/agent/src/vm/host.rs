@@ -118,7 +118,7 @@ pub(crate) struct Host {
     pub(crate) nics: Arc<dyn Nics>,
     /// None where the host has none that we may write.
     pub(crate) cgroups: Option<Cgroups>,
-    pub(crate) users: Users,
+    pub(crate) users: Arc<Users>,
     /// How many machines start at a time.
     pub(crate) starts: Semaphore,
 }
@@ -148,30 +148,39 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    pub(crate) fn new(is_root: bool) -> Users {
-        Users { used: Mutex::default(), is_root }
+    pub(crate) fn new(is_root: bool) -> Arc<Users> {
+        Arc::new(Users { used: Mutex::default(), is_root })
     }
 
     /// A user that no machine has. None if machines run as ourselves.
-    pub(crate) fn take(&self, accel: Accel) -> Option<User> {
+    pub(crate) fn take(self: &Arc<Self>, accel: Accel) -> Option<Lease> {
         if !self.is_root {
             return None;
         }
         let mut used = self.used.lock();
         let uid = (FIRST_USER..FIRST_USER + USERS).find(|uid| !used.contains(uid))?;
         used.insert(uid);
-        Some(User { uid, gid: if accel == Accel::Kvm { kvm_group().unwrap_or(uid) } else { uid } })
+        let gid = if accel == Accel::Kvm { kvm_group().unwrap_or(uid) } else { uid };
+        Some(Lease { users: Arc::clone(self), user: User { uid, gid } })
     }
 
-    /// Marks the user of a machine that already runs.
-    pub(crate) fn keep(&self, uid: u32) {
-        if (FIRST_USER..FIRST_USER + USERS).contains(&uid) {
-            self.used.lock().insert(uid);
-        }
+    /// The user of a machine that already runs.
+    pub(crate) fn adopt(self: &Arc<Self>, uid: u32) -> Option<Lease> {
+        let is_ours = (FIRST_USER..FIRST_USER + USERS).contains(&uid) && self.used.lock().insert(uid);
+        is_ours.then(|| Lease { users: Arc::clone(self), user: User { uid, gid: uid } })
     }
+}
 
-    pub(crate) fn give_back(&self, uid: u32) {
-        self.used.lock().remove(&uid);
+/// A machine's user, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    users: Arc<Users>,
+    pub(crate) user: User,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.users.used.lock().remove(&self.user.uid);
     }
 }
 
@@ -189,13 +198,14 @@ mod tests {
     #[test]
     fn every_machine_has_a_user_of_its_own() {
         let users = Users::new(true);
-        users.keep(FIRST_USER + 1);
-        users.keep(0);
+        let _running = users.adopt(FIRST_USER + 1).unwrap();
+        assert!(users.adopt(0).is_none());
         let tcg = Accel::Tcg { cache_mib: None };
-        let taken: Vec<_> = (0..3).map(|_| users.take(tcg).unwrap().uid - FIRST_USER).collect();
-        assert_eq!(taken, [0, 2, 3]);
-        users.give_back(FIRST_USER + 2);
-        assert_eq!(users.take(tcg).unwrap().uid, FIRST_USER + 2);
-        assert_eq!(Users::new(false).take(tcg), None);
+        let mut taken: Vec<_> = (0..3).map(|_| users.take(tcg).unwrap()).collect();
+        let numbers = |taken: &[Lease]| taken.iter().map(|lease| lease.user.uid - FIRST_USER).collect::<Vec<_>>();
+        assert_eq!(numbers(&taken), [0, 2, 3]);
+        taken.remove(1);
+        assert_eq!(users.take(tcg).unwrap().user.uid, FIRST_USER + 2);
+        assert!(Users::new(false).take(tcg).is_none());
     }
 }

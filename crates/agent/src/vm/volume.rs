@@ -169,15 +169,7 @@ async fn open_clone(volume: &str, from: PathBuf, to: PathBuf, is_read_only: bool
 pub(super) fn clone(from: &Path, to: &Path) -> io::Result<()> {
     let source = File::open(from)?;
     let target = create(to)?;
-    match rustix::fs::ioctl_ficlone(&target, &source) {
-        Ok(()) => Ok(()),
-        Err(_) => {
-            let mut reader = &source;
-            let copied = io::copy(&mut reader, &mut &target)?;
-            // Zeros at the end that a copy may have left out.
-            target.set_len(copied)
-        }
-    }
+    if croft_block::reflink(&source, &target)? { Ok(()) } else { croft_block::copy_sparse(&source, &target) }
 }
 
 fn create(path: &Path) -> io::Result<File> {

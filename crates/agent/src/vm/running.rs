@@ -1,0 +1,276 @@
+//! A machine that runs, for those who talk to it: consoles, the guest's agent, figures, and the API's commands.
+//!
+//! Nothing here writes the object. What a command does to the guest comes back as QEMU's own event, and the machine's
+//! task tells the API; so the status is right whoever paused the guest, and by whatever way.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use croft_api::kubevirt::{
+    VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOsInfo,
+    VirtualMachineInstanceNetworkInterface,
+};
+use croft_qemu::qga::{Agent, AgentError, Shutdown};
+use croft_qemu::qmp::commands::Screenshot;
+use croft_qemu::qmp::{Qmp, QmpError};
+use parking_lot::Mutex;
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, watch};
+
+use super::prepare::{AGENT_SOCKET, CONSOLE_SOCKET, usb_socket};
+use crate::cgroup::{Group, Usage};
+
+/// The set of descriptors that screenshots are written through.
+const SCREENSHOT_SET: u32 = 1_000_000;
+
+/// What is known of the guest from inside. Whoever asks the guest's agent sets it, whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GuestFacts {
+    /// Conditions about the guest's agent. Those of [`GuestFacts::CONDITIONS`] that are not here are taken away.
+    pub conditions: Vec<VirtualMachineInstanceCondition>,
+    pub os: VirtualMachineInstanceGuestOsInfo,
+    /// Matched with the machine's own by their MAC addresses; those of the guest alone follow.
+    pub interfaces: Vec<VirtualMachineInstanceNetworkInterface>,
+    /// What the readiness probe says; None without one.
+    pub readiness: Option<Result<(), String>>,
+    pub fs_freeze_status: Option<String>,
+}
+
+impl GuestFacts {
+    /// The condition types that follow from what the guest's agent says.
+    pub const CONDITIONS: [&'static str; 3] = [
+        croft_api::kubevirt::condition::AGENT_CONNECTED,
+        croft_api::kubevirt::condition::AGENT_VERSION_NOT_SUPPORTED,
+        croft_api::kubevirt::condition::ACCESS_CREDENTIALS_SYNCHRONIZED,
+    ];
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error(transparent)]
+    Qemu(#[from] QmpError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("cannot write the screenshot")]
+    Screenshot(#[source] std::io::Error),
+    #[error("{0}")]
+    Impossible(&'static str),
+}
+
+/// One machine that runs on this node.
+#[derive(Debug)]
+pub struct Running {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    dir: PathBuf,
+    pid: u32,
+    qmp: Qmp,
+    agent: Agent,
+    group: Option<Group>,
+    object: watch::Receiver<Arc<VirtualMachineInstance>>,
+    guest: Mutex<GuestFacts>,
+    /// Wakes the machine's task.
+    pub(super) changed: Notify,
+    /// The next power off is half of a reboot.
+    pub(super) is_rebooting: AtomicBool,
+    /// Why the machine is to be given up, by whoever found out.
+    pub(super) failure: Mutex<Option<String>>,
+}
+
+pub(super) struct Parts {
+    pub(super) dir: PathBuf,
+    pub(super) pid: u32,
+    pub(super) qmp: Qmp,
+    pub(super) group: Option<Group>,
+    pub(super) object: watch::Receiver<Arc<VirtualMachineInstance>>,
+}
+
+impl Running {
+    pub(super) fn new(parts: Parts) -> Running {
+        let meta = parts.object.borrow().metadata.clone();
+        let status = parts.object.borrow().status.clone().unwrap_or_default();
+        // After a restart of ours the last word counts until there is a new one.
+        let is_about_guest =
+            |condition: &VirtualMachineInstanceCondition| GuestFacts::CONDITIONS.contains(&condition.type_.as_str());
+        let guest = GuestFacts {
+            conditions: status.conditions.into_iter().filter(is_about_guest).collect(),
+            os: status.guest_os_info,
+            interfaces: status.interfaces,
+            readiness: None,
+            fs_freeze_status: status.fs_freeze_status,
+        };
+        Running {
+            namespace: meta.namespace.unwrap_or_default(),
+            name: meta.name.unwrap_or_default(),
+            uid: meta.uid.unwrap_or_default(),
+            agent: Agent::new(&parts.dir.join(AGENT_SOCKET)),
+            dir: parts.dir,
+            pid: parts.pid,
+            qmp: parts.qmp,
+            group: parts.group,
+            object: parts.object,
+            guest: Mutex::new(guest),
+            changed: Notify::new(),
+            is_rebooting: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    /// The object as last seen.
+    pub fn object(&self) -> Arc<VirtualMachineInstance> {
+        Arc::clone(&self.object.borrow())
+    }
+
+    /// For those who follow the object.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<VirtualMachineInstance>> {
+        self.object.clone()
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub fn qmp(&self) -> &Qmp {
+        &self.qmp
+    }
+
+    /// The agent inside the guest, if there is one.
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// The serial console's socket, which one client at a time may use.
+    pub fn console_socket(&self) -> PathBuf {
+        self.dir.join(CONSOLE_SOCKET)
+    }
+
+    /// The sockets through which USB devices are lent, none if the machine takes none.
+    pub fn usb_sockets(&self) -> Vec<PathBuf> {
+        let count = super::machine::usb_redirections(&self.object.borrow().spec);
+        (0..count).map(|index| self.dir.join(usb_socket(index))).collect()
+    }
+
+    /// The guest's address for VSOCK.
+    pub fn vsock_cid(&self) -> Option<u32> {
+        super::prepare::vsock_cid(&self.object.borrow())
+    }
+
+    /// A new connection to the screen.
+    pub async fn vnc(&self) -> Result<UnixStream, CommandError> {
+        if !super::machine::has_graphics(&self.object.borrow().spec) {
+            return Err(CommandError::Impossible("the machine has no graphics device"));
+        }
+        Ok(self.qmp.connect_vnc().await?)
+    }
+
+    /// What the screen shows, as PNG.
+    pub async fn screenshot(&self) -> Result<Vec<u8>, CommandError> {
+        if !super::machine::has_graphics(&self.object.borrow().spec) {
+            return Err(CommandError::Impossible("the machine has no graphics device"));
+        }
+        let path = self.dir.join(format!("screenshot-{}.png", uuid::Uuid::new_v4().simple()));
+        let file = std::fs::OpenOptions::new().create_new(true).write(true).open(&path);
+        let file = file.map_err(CommandError::Screenshot)?;
+        let taken = async {
+            self.qmp.add_fd(SCREENSHOT_SET, file.into()).await?;
+            let name = format!("/dev/fdset/{SCREENSHOT_SET}");
+            let dumped = self.qmp.screendump(Path::new(&name), Screenshot::Png).await;
+            // Also when the picture could not be taken.
+            let _ = self.qmp.remove_fd(SCREENSHOT_SET).await;
+            dumped?;
+            tokio::fs::read(&path).await.map_err(CommandError::Screenshot)
+        };
+        let outcome = taken.await;
+        let _ = tokio::fs::remove_file(&path).await;
+        outcome
+    }
+
+    pub async fn pause(&self) -> Result<(), CommandError> {
+        Ok(self.qmp.stop().await?)
+    }
+
+    pub async fn unpause(&self) -> Result<(), CommandError> {
+        Ok(self.qmp.cont().await?)
+    }
+
+    /// The reset button.
+    pub async fn reset(&self) -> Result<(), CommandError> {
+        Ok(self.qmp.system_reset().await?)
+    }
+
+    /// Asks the guest to reboot, by its agent if there is one, else by the power button and a reset after it.
+    pub async fn soft_reboot(&self) -> Result<(), CommandError> {
+        match self.agent.shutdown(Shutdown::Reboot).await {
+            Ok(()) => return Ok(()),
+            Err(AgentError::Absent | AgentError::Connect { .. } | AgentError::Disconnected) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let features = self.object.borrow().spec.domain.features.clone().unwrap_or_default();
+        if features.acpi.enabled == Some(false) {
+            return Err(CommandError::Impossible("the guest has neither an agent nor ACPI"));
+        }
+        self.is_rebooting.store(true, Ordering::Release);
+        Ok(self.qmp.system_powerdown().await?)
+    }
+
+    /// Freezes the guest's file systems, and thaws them by itself after a while.
+    pub async fn freeze(self: &Arc<Self>, thaw_after: Option<Duration>) -> Result<(), CommandError> {
+        self.agent.freeze().await?;
+        self.edit_guest(|facts| facts.fs_freeze_status = Some("frozen".to_owned()));
+        let Some(after) = thaw_after.filter(|after| !after.is_zero()) else { return Ok(()) };
+        let machine = Arc::downgrade(self);
+        // Not owned: it ends by itself, at the latest with its wait.
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let Some(machine) = machine.upgrade() else { return };
+            if machine.guest.lock().fs_freeze_status.is_some()
+                && let Err(error) = machine.unfreeze().await
+            {
+                tracing::warn!(vmi = %machine.name, %error, "the guest's file systems could not be thawed");
+            }
+        });
+        Ok(())
+    }
+
+    pub async fn unfreeze(&self) -> Result<(), CommandError> {
+        self.agent.thaw().await?;
+        self.edit_guest(|facts| facts.fs_freeze_status = None);
+        Ok(())
+    }
+
+    /// Gives the machine up, as a failed liveness probe does. It becomes Failed, for this reason.
+    pub fn fail(&self, reason: impl Into<String>) {
+        *self.failure.lock() = Some(reason.into());
+        self.changed.notify_one();
+    }
+
+    pub fn guest(&self) -> GuestFacts {
+        self.guest.lock().clone()
+    }
+
+    /// Says what is known of the guest; it reaches the object's status if it is news.
+    pub fn set_guest(&self, facts: GuestFacts) {
+        self.edit_guest(|known| *known = facts);
+    }
+
+    pub fn edit_guest(&self, edit: impl FnOnce(&mut GuestFacts)) {
+        let mut known = self.guest.lock();
+        let before = known.clone();
+        edit(&mut known);
+        if *known != before {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What the machine has taken of its node. None where there are no control groups.
+    pub fn usage(&self) -> Option<Usage> {
+        self.group.as_ref()?.usage()
+    }
+}
