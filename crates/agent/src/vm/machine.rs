@@ -122,6 +122,15 @@ pub(super) fn can_hotplug(spec: &VirtualMachineInstanceSpec) -> bool {
     spec.domain.devices.disable_hotplug != Some(true)
 }
 
+/// Where devices can be plugged while the guest runs.
+pub(super) fn hotplug_buses(spec: &VirtualMachineInstanceSpec) -> Vec<String> {
+    let board = spec.domain.machine.as_ref().and_then(|machine| machine.type_.as_deref()).unwrap_or_default();
+    if board == "pc" || board.starts_with("pc-i440fx") {
+        return vec!["pci.0".to_owned()];
+    }
+    (0..HOTPLUG_PORTS).map(|index| format!("spare{index}")).collect()
+}
+
 /// What the guest knows itself by. It stays over restarts, since the VM's own object has it.
 pub(super) fn machine_uuid(vmi: &VirtualMachineInstance) -> Uuid {
     let written = vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.uuid.as_deref());

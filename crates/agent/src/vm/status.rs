@@ -120,7 +120,7 @@ fn running(status: &mut VirtualMachineInstanceStatus, vmi: &VirtualMachineInstan
 /// As KubeVirt prints it: in the largest unit that fits.
 fn croft_meta_quantity(bytes: u64) -> String {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    croft_meta::Quantity::from_i64(bytes, croft_meta::Notation::Binary).to_string()
+    croft_meta::Quantity::from_i64(bytes, croft_meta::quantity::Notation::Binary).to_string()
 }
 
 /// The API's times have no fractions.
