@@ -13,8 +13,8 @@ mod cloud_init;
 mod iso;
 mod node;
 mod server;
-pub mod volume;
 mod vm;
+pub mod volume;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -23,6 +23,7 @@ mod running;
 mod seed;
 mod state;
 mod status;
+mod storage;
 #[cfg(test)]
 mod tests;
 mod volume;
