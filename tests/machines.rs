@@ -1,0 +1,154 @@
+//! What the suites about virtual machines share: machines to create, what to wait for, and the small guest.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use croft_testkit::{Client, Croft, WebSocket, eventually, eventually_within};
+use serde_json::{Value, json};
+
+pub const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+pub const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+pub const IMAGES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages";
+const SUBRESOURCES: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default";
+
+/// How long the small guest may take to boot: it is emulated, on a machine that does other things too.
+pub const BOOT: Duration = Duration::from_mins(4);
+
+/// A machine without an operating system: it starts at once and does nothing.
+pub fn empty(name: &str) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name},
+        "spec": {"runStrategy": "Always", "template": {"spec": {
+            "terminationGracePeriodSeconds": 0,
+            "domain": {"memory": {"guest": "64Mi"}, "devices": {"autoattachPodInterface": false}},
+        }}},
+    })
+}
+
+/// The small guest's image, built by `make guest`.
+pub fn guest_image() -> Result<PathBuf> {
+    let target = croft_testkit::binary()?;
+    let target = target.ancestors().nth(2).context("the binary is in the target directory")?;
+    let image = std::env::var_os("CROFT_GUEST").map_or_else(|| target.join("guest/tiny.qcow2"), PathBuf::from);
+    if !image.is_file() {
+        bail!("no guest at {}: build it (`make guest`) or set CROFT_GUEST", image.display());
+    }
+    Ok(image)
+}
+
+pub fn subresource(kind: &str, name: &str, sub: &str) -> String {
+    format!("{SUBRESOURCES}/{kind}/{name}/{sub}")
+}
+
+/// Runs the croft command itself, as a user of this server.
+pub async fn croft(server: &Croft, args: &[&str]) -> Result<std::process::Output> {
+    let mut command = tokio::process::Command::new(croft_testkit::binary()?);
+    command.args(args).env("KUBECONFIG", &server.kubeconfig).stdin(std::process::Stdio::null()).kill_on_drop(true);
+    tokio::time::timeout(BOOT, command.output())
+        .await
+        .with_context(|| format!("croft {args:?} did not end"))?
+        .context("croft")
+}
+
+/// The same; anything but success is an error with all that it said.
+pub async fn croft_ok(server: &Croft, args: &[&str]) -> Result<String> {
+    let output = croft(server, args).await?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if !output.status.success() {
+        bail!("croft {args:?}: {}\n{}\n{}", output.status, said(&output.stdout), said(&output.stderr));
+    }
+    Ok(said(&output.stdout))
+}
+
+pub async fn create(client: &Client, machine: &Value) -> Value {
+    client.post(MACHINES, machine).await.expect("an answer").ok().expect("the machine is created")
+}
+
+/// The object once it satisfies `is_so`; the error shows how it was.
+pub async fn becomes(
+    client: &Client,
+    path: &str,
+    what: &str,
+    limit: Duration,
+    is_so: impl Fn(&Value) -> bool,
+) -> Value {
+    let last = eventually_within(limit, async || {
+        let object = client.get(path).await.map_err(|err| err.to_string())?.json();
+        if is_so(&object) { Ok(object) } else { Err(object["status"].to_string()) }
+    });
+    last.await.unwrap_or_else(|last| panic!("{path} is not {what}: {last}"))
+}
+
+pub async fn status_becomes(client: &Client, name: &str, status: &str) -> Value {
+    let path = format!("{MACHINES}/{name}");
+    becomes(client, &path, status, BOOT, |machine| machine["status"]["printableStatus"] == status).await
+}
+
+pub async fn is_gone(client: &Client, path: &str) {
+    eventually(&format!("{path} goes"), async || match client.get(path).await.map_err(|err| err.to_string())? {
+        answer if answer.status == 404 => Ok(()),
+        answer => Err(answer.text()),
+    })
+    .await;
+}
+
+pub fn condition<'a>(object: &'a Value, ty: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == ty)
+}
+
+pub fn is_true(object: &Value, ty: &str) -> bool {
+    condition(object, ty).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// A root shell on the serial console of the small guest.
+#[derive(Debug)]
+pub struct Shell {
+    stream: WebSocket,
+    count: u32,
+}
+
+impl Shell {
+    /// Waits for the guest and logs in.
+    pub async fn log_in(server: &Croft, name: &str, password: Option<&str>) -> Result<Self> {
+        let path = subresource("virtualmachineinstances", name, "console");
+        let stream = eventually_within(BOOT, async || match server.websocket(&path).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(refused)) => Err(format!("{}: {}", refused.code, refused.status)),
+            Err(err) => Err(format!("{err:#}")),
+        });
+        let mut stream = stream.await.map_err(anyhow::Error::msg)?;
+        stream.expect("login:", BOOT).await?;
+        stream.send(b"root\r").await?;
+        if let Some(password) = password {
+            stream.expect("assword:", BOOT).await?;
+            stream.send(format!("{password}\r").as_bytes()).await?;
+        }
+        stream.expect("# ", BOOT).await?;
+        Ok(Self { stream, count: 0 })
+    }
+
+    /// What a command prints, and its exit code.
+    pub async fn run(&mut self, command: &str) -> Result<(String, i32)> {
+        self.count += 1;
+        // The marker is split where it is typed, so that the echo of the line does not end the wait.
+        let marker = format!("=done-{}=", self.count);
+        let line = format!("{command}; echo \"=do\"\"ne-{}=$?=\"\r", self.count);
+        self.stream.send(line.as_bytes()).await?;
+        let seen = self.stream.expect(&marker, BOOT).await?;
+        let code = self.stream.expect("=", BOOT).await?;
+        let code =
+            code.trim_end_matches('=').trim().parse().with_context(|| format!("the exit code of {command}: {code}"))?;
+        let text = seen.replace('\r', "");
+        let text = text.split_once('\n').map_or("", |(_, rest)| rest);
+        Ok((text.trim_end_matches(&marker).trim_end().to_owned(), code))
+    }
+
+    /// The output of a command that must succeed.
+    pub async fn ok(&mut self, command: &str) -> String {
+        let (text, code) = self.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}"));
+        assert_eq!(code, 0, "{command}: {text}");
+        text
+    }
+}
