@@ -2,10 +2,11 @@
 //! table in Markdown.
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
-//! gets); nginx serving the bytes of a LIST as a file over TLS; kube-apiserver with etcd when `KUBE_APISERVER` is set.
-//! `bench quick` uses a tenth of the objects, to try it out.
+//! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; kube-apiserver with etcd when `KUBE_APISERVER` is set.
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api` and `bench machines` measure that half alone.
 
 mod load;
+mod machines;
 mod nginx;
 mod report;
 mod scale;
@@ -31,16 +32,25 @@ impl Size {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let divisor = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => 1,
-        ["quick"] => 10,
-        _ => bail!("usage: bench [quick]"),
-    };
+    let (mut divisor, mut wants_api, mut wants_machines) = (1, true, true);
+    for arg in &args {
+        match arg.as_str() {
+            "quick" => divisor = 10,
+            "api" => wants_machines = false,
+            "machines" => wants_api = false,
+            _ => bail!("usage: bench [quick] [api|machines]"),
+        }
+    }
     let size = Size { divisor };
     let mut report = Report::new(size.divisor);
-    speed::measure(size, &mut report).await?;
-    scale::measure(size, &mut report).await?;
-    watchers::measure(size, &mut report).await?;
+    if wants_api {
+        speed::measure(size, &mut report).await?;
+        scale::measure(size, &mut report).await?;
+        watchers::measure(size, &mut report).await?;
+    }
+    if wants_machines {
+        machines::measure(size, &mut report).await?;
+    }
     report.finish();
     Ok(())
 }
