@@ -77,7 +77,7 @@ async fn a_guest_is_what_it_was_told_to_be() {
     network(&server, &client, &mut shell).await;
     hot_plug(&client, &mut shell).await;
     expansion(&client, &mut shell).await;
-    verified_writes_over_a_restart(&server, &client, shell).await;
+    Box::pin(verified_writes_over_a_restart(&server, &client, shell)).await;
     // What was deleted with its disks is gone, and so is the image once nothing uses it.
     croft_ok(&server, &["vm", "delete", "web", "--yes", "--wait"]).await.expect("deleted");
     is_gone(&client, &format!("{CLAIMS}/web-root")).await;
@@ -138,7 +138,7 @@ async fn network(server: &Croft, client: &Client, shell: &mut Shell) {
         .expect("an answer")
         .expect("a port");
     stream.send(b"GET /index.html HTTP/1.0\r\n\r\n").await.expect("sent");
-    stream.expect("welcome", Duration::from_secs(60)).await.expect("the page");
+    stream.expect("welcome", Duration::from_mins(1)).await.expect("the page");
 
     let ssh = ["vm", "ssh", "root@web", "--", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes", "true"];
     // Without a key it gets no further than the guest's own refusal, and that far it must get.

@@ -16,6 +16,8 @@ use crate::Size;
 use crate::report::{Report, Row, median, mib, ms, percentile, ratio};
 
 const PATIENCE: Duration = Duration::from_mins(5);
+/// More than a run ever sees: the times must be taken when things happen.
+const EVENTS: usize = 1 << 16;
 
 pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     let mut bare = Vec::new();
@@ -119,7 +121,8 @@ async fn idle(croft: &Croft, client: &Client, report: &mut Report) -> Result<()>
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, since) = (croft.process().cpu_time()?, Instant::now());
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let share = (croft.process().cpu_time()? - before).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
+    let share =
+        croft.process().cpu_time()?.saturating_sub(before).as_secs_f64() / since.elapsed().as_secs_f64() * 100.0;
     let count = machines.len().min(20);
     report.absolute(
         &format!("processor use with {count} idle VMs"),
@@ -193,7 +196,7 @@ async fn list(client: &Client, path: &str) -> Result<Vec<String>> {
 
 /// When instances were first seen running, by a watch.
 struct Phases {
-    seen: tokio::sync::mpsc::UnboundedReceiver<(String, Instant)>,
+    seen: tokio::sync::mpsc::Receiver<(String, Instant)>,
     running: std::collections::HashMap<String, Instant>,
 }
 
@@ -201,8 +204,7 @@ impl Phases {
     async fn follow(client: &Client) -> Result<Self> {
         let path = format!("{INSTANCES}?watch=1&timeoutSeconds=3600");
         let mut stream = client.open(Call::new(Method::GET, &path)).await?;
-        // A benchmark's own list of what happened: it is as long as the benchmark.
-        let (send, seen) = tokio::sync::mpsc::unbounded_channel();
+        let (send, seen) = tokio::sync::mpsc::channel(EVENTS);
         tokio::spawn(async move {
             while let Ok(Some(line)) = stream.line().await {
                 let now = Instant::now();
@@ -210,7 +212,7 @@ impl Phases {
                 let object = &event["object"];
                 if object["status"]["phase"] == "Running" && event["type"] != "DELETED" {
                     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                    if send.send((name, now)).is_err() {
+                    if send.send((name, now)).await.is_err() {
                         return;
                     }
                 }
