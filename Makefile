@@ -30,6 +30,7 @@ test: ## Run every check and every test
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
 	$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory guest
 	$(CARGO) build
 	@scripts/cargo-test
 
@@ -42,7 +43,7 @@ lint: ## Check formatting, lints, layers and house rules
 fmt: ## Format the source
 	$(CARGO) fmt --all
 
-bench: ## Measure against etcd and nginx, and print the table (ARGS=quick: in seconds)
+bench: ## Measure against etcd, nginx and QEMU alone, and print the table (ARGS="quick api machines")
 	@scripts/install-packages bench
 	$(CARGO) build --release -p croft -p croft-e2e
 	"$(TARGET)/release/bench" $(ARGS)
