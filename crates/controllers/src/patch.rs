@@ -4,8 +4,20 @@
 //! this process changed leaves them alone, and with the version in it fails when somebody else was faster.
 
 use kube::Resource;
+use kube::api::{PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+/// Who the managed fields of machines and instances say it was.
+const MANAGER: &str = "virt-controller";
+
+pub(crate) fn patch_params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+pub(crate) fn post_params() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
 
 /// Nothing if they are equal.
 pub(crate) fn difference<K: Serialize>(old: &K, new: &K) -> Option<Value> {

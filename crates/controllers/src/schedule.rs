@@ -27,7 +27,7 @@ use croft_api::kubevirt::VirtualMachineInstance;
 use croft_reconcile::{Change, Error, Events, Key, Keys, Loop, Received, failure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -223,7 +223,7 @@ impl Scheduler {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace(&instance.metadata));
         for claim in unbound {
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-            failure::absent_is_none(claims.patch(claim, &PatchParams::default(), &Patch::Merge(&patch)).await)?;
+            failure::absent_is_none(claims.patch(claim, &patch::patch_params(), &Patch::Merge(&patch)).await)?;
         }
         let labels = self.inventory.nodes.get(&Key::new("", node));
         let labels = labels.and_then(|node| node.metadata.labels.clone()).unwrap_or_default();
@@ -314,7 +314,7 @@ impl Scheduler {
     async fn write(&self, old: &VirtualMachineInstance, new: &VirtualMachineInstance) -> Result<(), kube::Error> {
         let Some(patch) = patch::guarded(old, new) else { return Ok(()) };
         let api: Api<VirtualMachineInstance> = Api::namespaced(self.client.clone(), namespace(&old.metadata));
-        let patched = api.patch(name(&old.metadata), &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let patched = api.patch(name(&old.metadata), &patch::patch_params(), &Patch::Merge(&patch)).await;
         if let Some(patched) = failure::absent_is_none(patched)? {
             self.inventory.instances.wrote(patched);
         }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use self::growth::Obstacle;
 pub(crate) use self::growth::{CPU_ALLOCATION_RATIO, vcpus};
-pub(super) use self::volumes::{FROM_MACHINE, is_fulfilled, names_from_machine};
+pub(super) use self::volumes::is_fulfilled;
 use super::conditions::{Failure, Restart};
 use super::memory_dump;
 use super::view::{is_being_deleted, is_final, is_migrating, status_of};

@@ -10,13 +10,14 @@ use futures::StreamExt;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::api::{DeleteParams, ObjectMeta};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::view::{name, namespace, status_of, uid};
+use crate::patch;
 
 const PREFIX: &str = "revision-start-vm-";
 
@@ -105,7 +106,7 @@ impl Revisions {
             data: Some(RawExtension(json!({"spec": spec_with_revisions(machine)}))),
             revision: generation,
         };
-        match revisions.create(&PostParams::default(), &revision).await {
+        match revisions.create(&patch::post_params(), &revision).await {
             Err(error) if !failure::is_conflict(&error) => Err(error),
             _ => Ok(()),
         }

@@ -14,7 +14,7 @@ use croft_reconcile::failure;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use super::conditions::Failure;
 use super::revisions::owner;
 use super::view::{name, namespace, status_of, uid};
+use crate::patch;
 
 const VERSION: &str = "v1beta1";
 const LABELS: &str = "instancetype.kubevirt.io/";
@@ -240,7 +241,7 @@ async fn store(client: &Client, machine: &VirtualMachine, object: &Value) -> Res
     };
     debug_assert!(!uid(&machine.metadata).is_empty(), "the machine has been stored");
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), namespace(&machine.metadata));
-    match revisions.create(&PostParams::default(), &revision).await {
+    match revisions.create(&patch::post_params(), &revision).await {
         Err(error) if !failure::is_conflict(&error) => Err(error),
         _ => Ok(revision_name),
     }

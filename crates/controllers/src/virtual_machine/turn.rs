@@ -13,7 +13,7 @@ use croft_reconcile::{Error, Key, failure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use serde_json::{Value, json};
 
 use super::conditions::{Failure, Restart};
@@ -98,7 +98,7 @@ async fn patch_instance(
 ) -> Result<Option<VirtualMachineInstance>, kube::Error> {
     let Some(patch) = patch::guarded(old, new) else { return Ok(None) };
     let api: Api<VirtualMachineInstance> = Api::namespaced(machines.client.clone(), namespace(&old.metadata));
-    let patched = api.patch(name(&old.metadata), &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    let patched = api.patch(name(&old.metadata), &patch::patch_params(), &Patch::Merge(&patch)).await?;
     machines.inventory.instances.wrote(patched.clone());
     Ok(Some(patched))
 }
@@ -223,7 +223,7 @@ impl Turn<'_> {
 
     async fn apply_machine(&mut self, patch: &Value) -> Result<(), kube::Error> {
         let api = self.machine_api();
-        let patched = api.patch(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        let patched = api.patch(&self.key.name, &patch::patch_params(), &Patch::Merge(patch)).await;
         let Some(patched) = failure::absent_is_none(patched)? else { return Ok(()) };
         self.took(patched);
         Ok(())
@@ -381,7 +381,7 @@ impl Turn<'_> {
         }
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.machines.client.clone(), &self.key.namespace);
         let patch = json!({"metadata": {"annotations": {memory_dump::ANNOTATION: text}}});
-        let patched = api.patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let patched = api.patch(&key.name, &patch::patch_params(), &Patch::Merge(&patch)).await;
         failure::absent_is_none(patched)?;
         Ok(())
     }
@@ -420,7 +420,7 @@ impl Turn<'_> {
         });
         let patch = json!({"metadata": metadata, "status": change});
         let api = self.machine_api();
-        let patched = api.patch_status(&self.key.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+        let patched = api.patch_status(&self.key.name, &patch::patch_params(), &Patch::Merge(&patch)).await;
         if let Some(patched) = failure::absent_is_none(patched)? {
             self.machines.inventory.machines.wrote(patched.clone());
             self.stored = patched.status.clone().unwrap_or_default();

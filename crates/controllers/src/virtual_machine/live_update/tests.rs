@@ -51,11 +51,10 @@ fn machine(spec: &Value, status: Value) -> VirtualMachine {
     serde_json::from_value(object).unwrap()
 }
 
-fn instance(spec: &Value, status: Value, from_machine: &str) -> VirtualMachineInstance {
+fn instance(spec: &Value, status: Value) -> VirtualMachineInstance {
     let mut full = json!({"phase": "Running", "memory": {"guestAtBoot": "1Gi", "guestCurrent": "1Gi"}});
     full.as_object_mut().unwrap().extend(status.as_object().unwrap().clone());
-    let annotations = json!({"croft.io/volumes-of-machine": from_machine});
-    let metadata = json!({"labels": {"app": "web"}, "annotations": annotations});
+    let metadata = json!({"labels": {"app": "web"}});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": full})).unwrap()
 }
 
@@ -118,7 +117,7 @@ fn what_can_change_live_needs_no_restart_and_the_rest_does() {
         (vec![("/networks/0/multus/networkName", json!("other"))], restart.clone()),
         (vec![("/domain/devices/interfaces", json!([])), ("/networks", json!([]))], restart),
     ];
-    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}), "");
+    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}));
     for (changes, expected) in cases {
         assert_eq!(updated(&changed(&changes), &there).restart, expected, "{changes:?}");
     }
@@ -126,7 +125,7 @@ fn what_can_change_live_needs_no_restart_and_the_rest_does() {
 
 #[test]
 fn processors_and_memory_are_added_with_what_they_ask_for() {
-    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}), "");
+    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}));
     let wanted = changed(&[("/domain/cpu/sockets", json!(3)), ("/domain/memory/guest", json!("2Gi"))]);
     let domain = updated(&wanted, &there).instance.unwrap().spec.domain;
     assert_eq!(domain.cpu.unwrap().sockets, Some(3));
@@ -138,7 +137,7 @@ fn processors_and_memory_are_added_with_what_they_ask_for() {
 #[test]
 fn one_change_at_a_time() {
     let busy = json!({"conditions": [{"type": "HotVCPUChange", "status": "True"}]});
-    let there = instance(&spec(), busy, "");
+    let there = instance(&spec(), busy);
     let updated = updated(&changed(&[("/domain/cpu/sockets", json!(2))]), &there);
     assert_eq!(updated.failure.unwrap().reason, "HotPlugCPUError");
     assert_eq!(updated.instance.unwrap().spec.domain.cpu.unwrap().sockets, Some(1));
@@ -147,28 +146,18 @@ fn one_change_at_a_time() {
 #[test]
 fn a_disk_is_plugged_in_and_out_with_the_template() {
     let with_disk = changed(&[("/volumes/-", claim("data", true)), ("/domain/devices/disks/-", disk("data"))]);
-    let plugged = updated(&with_disk, &instance(&spec(), json!({}), ""));
+    let plugged = updated(&with_disk, &instance(&spec(), json!({})));
     assert_eq!(names(&plugged).0, ["root", "data"]);
     assert_eq!(names(&plugged).1, ["root", "data"]);
-    let annotations = plugged.instance.as_ref().unwrap().metadata.annotations.clone().unwrap();
-    assert_eq!(annotations[FROM_MACHINE], "data");
 
-    let there = instance(&with_disk, json!({}), "data");
+    let there = instance(&with_disk, json!({}));
     let unplugged = updated(&spec(), &there);
     assert_eq!(names(&unplugged).0, ["root"]);
     assert_eq!(names(&unplugged).1, ["root"]);
 
     let still_going = json!({"volumeStatus": [{"name": "data", "target": "vdb", "phase": "Detaching"}]});
-    let again = updated(&with_disk, &instance(&spec(), still_going, ""));
+    let again = updated(&with_disk, &instance(&spec(), still_going));
     assert_eq!(names(&again).0, ["root"], "it comes back in when it is out");
-}
-
-#[test]
-fn a_disk_that_only_the_instance_has_stays() {
-    let there = changed(&[("/volumes/-", claim("mine", true)), ("/domain/devices/disks/-", disk("mine"))]);
-    let updated = updated(&spec(), &instance(&there, json!({}), ""));
-    assert_eq!(names(&updated).0, ["root", "mine"]);
-    assert_eq!(names(&updated).1, ["root", "mine"]);
 }
 
 #[test]
@@ -177,10 +166,10 @@ fn a_disc_is_changed_in_a_drive_that_stays() {
     let empty = changed(&[("/domain/devices/disks/-", drive)]);
     let mut filled = empty.clone();
     filled["volumes"].as_array_mut().unwrap().push(claim("cd", true));
-    let inserted = updated(&filled, &instance(&empty, json!({}), ""));
+    let inserted = updated(&filled, &instance(&empty, json!({})));
     assert_eq!(names(&inserted).0, ["root", "cd"]);
     assert_eq!(names(&inserted).1, ["root", "cd"]);
-    let ejected = updated(&empty, &instance(&filled, json!({}), "cd"));
+    let ejected = updated(&empty, &instance(&filled, json!({})));
     assert_eq!(names(&ejected).0, ["root"]);
     assert_eq!(names(&ejected).1, ["root", "cd"]);
 }
@@ -192,7 +181,7 @@ fn requests_to_plug_disks_end_in_the_template_and_in_the_guest() {
     }}]});
     let machine = machine(&spec(), add);
     let wanted: VirtualMachineInstanceSpec = serde_json::from_value(spec()).unwrap();
-    let there = instance(&spec(), json!({}), "");
+    let there = instance(&spec(), json!({}));
     let given = Given { machine: &machine, instance: Some(&there), wanted: &wanted, started: Started::Same };
     let updated = update(given);
     let template = &updated.machine.spec.template.spec;
@@ -210,16 +199,16 @@ fn cards_are_plugged_in_and_out_with_the_template() {
         ("/domain/devices/interfaces/-", nic("b")),
         ("/networks/-", json!({"name": "b", "multus": {"networkName": "n"}})),
     ]);
-    let plugged = updated(&with_nic, &instance(&spec(), json!({"interfaces": [{"name": "a"}]}), ""));
+    let plugged = updated(&with_nic, &instance(&spec(), json!({"interfaces": [{"name": "a"}]})));
     assert_eq!(names(&plugged).2, ["a", "b"]);
 
     let mut leaving = with_nic.clone();
     leaving["domain"]["devices"]["interfaces"][1]["state"] = json!("absent");
     let both = json!({"interfaces": [{"name": "a"}, {"name": "b"}]});
-    let asked = updated(&leaving, &instance(&with_nic, both, ""));
+    let asked = updated(&leaving, &instance(&with_nic, both));
     let interfaces = &asked.instance.as_ref().unwrap().spec.domain.devices.interfaces;
     assert_eq!(interfaces[1].state.as_deref(), Some("absent"), "the node takes it out");
-    let gone = updated(&leaving, &instance(&leaving, json!({"interfaces": [{"name": "a"}]}), ""));
+    let gone = updated(&leaving, &instance(&leaving, json!({"interfaces": [{"name": "a"}]})));
     assert_eq!(names(&gone).2, ["a"]);
     let template = &gone.machine.spec.template.spec;
     assert_eq!(template.domain.devices.interfaces.len(), 1, "then the machine forgets it");
@@ -228,7 +217,7 @@ fn cards_are_plugged_in_and_out_with_the_template() {
 
 #[test]
 fn labels_follow_the_template_except_those_of_kubevirt() {
-    let mut there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}), "");
+    let mut there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}));
     let own = ["kubevirt.io/nodeName", "vm.kubevirt.io/name", "old"].map(|key| (key.to_owned(), "x".to_owned()));
     there.metadata.labels = Some(own.into());
     let labels = updated(&spec(), &there).instance.unwrap().metadata.labels.unwrap();
@@ -238,7 +227,7 @@ fn labels_follow_the_template_except_those_of_kubevirt() {
 
 #[test]
 fn nothing_changes_when_nothing_changed() {
-    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}), "");
+    let there = instance(&spec(), json!({"interfaces": [{"name": "a"}]}));
     let updated = updated(&spec(), &there);
     assert_eq!(updated.instance, Some(there));
     assert_eq!(updated.machine, machine(&spec(), json!({})));
@@ -246,7 +235,7 @@ fn nothing_changes_when_nothing_changed() {
 
 #[test]
 fn a_guest_that_ended_follows_nothing() {
-    let there = instance(&spec(), json!({"phase": "Failed"}), "");
+    let there = instance(&spec(), json!({"phase": "Failed"}));
     let updated = updated(&changed(&[("/domain/cpu/sockets", json!(2))]), &there);
     assert_eq!(updated.instance, None);
     assert_eq!(updated.restart, Restart::Unknown);

@@ -4,11 +4,7 @@ use croft_api::kubevirt::{
     AddVolumeOptions, Disk, VirtualMachineInstance, VirtualMachineInstanceSpec, VirtualMachineVolumeRequest, Volume,
 };
 
-use crate::virtual_machine::view::{annotation, is_hotpluggable, is_running};
-
-/// The volumes that an instance has from its machine, as opposed to those that were plugged into the instance alone
-/// and end with it. Without it, nobody could tell whether a volume was taken out of the machine or never in it.
-pub(in crate::virtual_machine) const FROM_MACHINE: &str = "croft.io/volumes-of-machine";
+use crate::virtual_machine::view::{is_hotpluggable, is_running};
 
 /// Puts into the template what the subresources asked for.
 pub(super) fn fulfil(template: &mut VirtualMachineInstanceSpec, requests: &[VirtualMachineVolumeRequest]) {
@@ -55,12 +51,6 @@ pub(in crate::virtual_machine) fn is_fulfilled(
     }
 }
 
-/// The names for [`FROM_MACHINE`].
-pub(in crate::virtual_machine) fn names_from_machine(template: &VirtualMachineInstanceSpec) -> String {
-    let names = template.volumes.iter().filter(|volume| is_hotpluggable(volume)).map(|volume| volume.name.as_str());
-    names.collect::<Vec<&str>>().join(",")
-}
-
 /// Makes the instance's volumes and disks follow the template. A volume that changed is taken out first, and put back
 /// in once the node says that it is out.
 pub(super) fn follow(instance: &mut VirtualMachineInstance, template: &VirtualMachineInstanceSpec) {
@@ -68,16 +58,8 @@ pub(super) fn follow(instance: &mut VirtualMachineInstance, template: &VirtualMa
         return;
     }
     let wanted = |name: &str| template.volumes.iter().find(|volume| volume.name == name);
-    let recorded = annotation(&instance.metadata, FROM_MACHINE).unwrap_or_default().to_owned();
-    let is_from_machine = |name: &str| recorded.split(',').any(|one| one == name);
     let stays = |volume: &Volume| {
-        if !is_pluggable(volume) {
-            return true;
-        }
-        match wanted(&volume.name) {
-            Some(wanted) => !is_pluggable(wanted) || wanted == volume,
-            None => !is_from_machine(&volume.name),
-        }
+        !is_pluggable(volume) || wanted(&volume.name).is_some_and(|wanted| !is_pluggable(wanted) || wanted == volume)
     };
     let spec = &mut instance.spec;
     spec.volumes.retain(stays);
@@ -90,11 +72,6 @@ pub(super) fn follow(instance: &mut VirtualMachineInstance, template: &VirtualMa
         }
     }
     follow_disks(spec, template);
-    let names = names_from_machine(template);
-    if names != recorded {
-        let annotations = instance.metadata.annotations.get_or_insert_default();
-        annotations.insert(FROM_MACHINE.to_owned(), names);
-    }
 }
 
 /// Memory dumps come and go by their own rules.

@@ -8,14 +8,13 @@ use croft_api::kubevirt::{
 };
 use croft_reconcile::failure;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::Patch;
 
 use super::{FAILED_CREATE, LOOK_AGAIN, Turn};
 use crate::claims::Templates;
 use crate::patch;
 use crate::virtual_machine::conditions::Restart;
 use crate::virtual_machine::expectations::Expected;
-use crate::virtual_machine::live_update::{FROM_MACHINE, names_from_machine};
 use crate::virtual_machine::revisions::revision_name;
 use crate::virtual_machine::run_strategy::RunStrategy;
 use crate::virtual_machine::sizes::Sizes;
@@ -52,8 +51,6 @@ impl Turn<'_> {
 
     fn prepared(&self, mut instance: VirtualMachineInstance) -> VirtualMachineInstance {
         let now = Time(this_second());
-        let names = names_from_machine(&instance.spec);
-        instance.metadata.annotations.get_or_insert_default().insert(FROM_MACHINE.to_owned(), names);
         // Its node has to clean up before it goes.
         let finalizers = instance.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|one| one == INSTANCE_FINALIZER) {
@@ -81,10 +78,10 @@ impl Turn<'_> {
     async fn create(&mut self, strategy: RunStrategy, instance: &VirtualMachineInstance) -> Result<(), kube::Error> {
         self.machines.expectations.expect(&self.key, Expected::Creation);
         let settle = patch::guarded(&self.machine, &self.settled(strategy));
-        let (machine_api, instance_api, params) = (self.machine_api(), self.instance_api(), PostParams::default());
+        let (machine_api, instance_api, params) = (self.machine_api(), self.instance_api(), patch::post_params());
         let settled = async {
             let Some(patch) = &settle else { return Ok(None) };
-            machine_api.patch(&self.key.name, &PatchParams::default(), &Patch::Merge(patch)).await.map(Some)
+            machine_api.patch(&self.key.name, &patch::patch_params(), &Patch::Merge(patch)).await.map(Some)
         };
         let (settled, kept, created) =
             tokio::join!(settled, self.machines.revisions.keep(&self.machine), instance_api.create(&params, instance));
