@@ -1,0 +1,170 @@
+//! IPv6 for guests: router advertisements (RFC 4861, 8106), and the addresses that guests make of them.
+//!
+//! Each guest is told a prefix of its own. An advertisement therefore goes to one hardware address alone, though it is
+//! addressed to all nodes (RFC 6085). What guests then choose is seen when they ask whether somebody else has it.
+
+use std::io;
+use std::net::Ipv6Addr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use ipnet::Ipv6Net;
+use tokio::io::unix::AsyncFd;
+
+use crate::error::NetError;
+use crate::links::Link;
+use crate::snoop::{self, ROUTER_SOLICITATION};
+use crate::subnet::ROUTER;
+use crate::sys::FilterStep;
+use crate::{Mac, packet, sys};
+
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+/// A guest forgets us after this long without word.
+const LIFETIME: Duration = Duration::from_mins(150);
+const PREFIX_LIFETIME: Duration = Duration::from_hours(24);
+/// How often guests are told without asking.
+const INTERVAL: Duration = Duration::from_mins(20);
+
+/// Solicitations and neighbours' advertisements in IPv6 packets, and nothing else.
+const FILTER: [FilterStep; 8] = [
+    (0x30, 0, 0, 6),                          // the next header:
+    (0x15, 0, 4, packet::ICMPV6 as u32),      // ICMPv6, or refuse
+    (0x30, 0, 0, 40),                         // the message's type:
+    (0x15, 3, 0, ROUTER_SOLICITATION as u32), // one of these three, or refuse
+    (0x15, 2, 0, snoop::NEIGHBOUR_SOLICITATION as u32),
+    (0x15, 1, 0, snoop::NEIGHBOUR_ADVERTISEMENT as u32),
+    (0x06, 0, 0, 0),
+    (0x06, 0, 0, 0xffff),
+];
+
+/// What a guest is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Advertisement {
+    pub(crate) prefix: Ipv6Net,
+    pub(crate) resolver: Ipv6Addr,
+    pub(crate) domains: Vec<String>,
+    pub(crate) mtu: u32,
+    pub(crate) router_mac: Mac,
+}
+
+impl Advertisement {
+    /// The whole packet.
+    fn write(&self) -> Option<Vec<u8>> {
+        let lifetime = u16::try_from(LIFETIME.as_secs()).ok()?;
+        let prefix_lifetime = u32::try_from(PREFIX_LIFETIME.as_secs()).ok()?;
+        // Hop limit 64, no flags: addresses are the guest's own choice.
+        let mut message = vec![ROUTER_ADVERTISEMENT, 0, 0, 0, 64, 0];
+        message.extend(lifetime.to_be_bytes());
+        message.extend([0; 8]);
+        message.extend([1, 1]);
+        message.extend(self.router_mac.0);
+        message.extend([5, 1, 0, 0]);
+        message.extend(self.mtu.to_be_bytes());
+        // On the link, and for addresses of one's own.
+        message.extend([3, 4, self.prefix.prefix_len(), 0xc0]);
+        message.extend(prefix_lifetime.to_be_bytes());
+        message.extend(prefix_lifetime.to_be_bytes());
+        message.extend([0; 4]);
+        message.extend(self.prefix.network().octets());
+        message.extend([25, 3, 0, 0]);
+        message.extend(prefix_lifetime.to_be_bytes());
+        message.extend(self.resolver.octets());
+        let search = self.search_list();
+        message.extend([31, u8::try_from(1 + search.len() / 8).ok()?, 0, 0]);
+        message.extend(prefix_lifetime.to_be_bytes());
+        message.extend(search);
+        packet::icmp6(ROUTER, ALL_NODES, message)
+    }
+
+    /// Domain names as DNS writes them, filled up to 8 bytes.
+    fn search_list(&self) -> Vec<u8> {
+        let mut list = Vec::new();
+        for domain in &self.domains {
+            for label in domain.split('.') {
+                list.push(u8::try_from(label.len().min(63)).unwrap_or(63));
+                list.extend(label.bytes().take(63));
+            }
+            list.push(0);
+        }
+        list.resize(list.len().next_multiple_of(8), 0);
+        list
+    }
+}
+
+/// The router on one bridge.
+#[derive(Debug)]
+pub(crate) struct Router {
+    socket: AsyncFd<OwnedFd>,
+    bridge: u32,
+}
+
+impl Router {
+    pub(crate) fn open(bridge: &Link) -> Result<Router, NetError> {
+        let open = || sys::watch(sys::packet_socket(bridge.index, packet::ETHERTYPE_IPV6, &FILTER)?);
+        let socket = open().map_err(|error| NetError::Socket("router advertisements", error))?;
+        Ok(Router { socket, bridge: bridge.index })
+    }
+
+    /// Answers and reminds until the socket fails. `find` knows what a guest is to be told, `all` who there is;
+    /// `seen` is told the addresses that guests use.
+    pub(crate) async fn serve(
+        &self,
+        find: impl Fn(Mac) -> Option<Advertisement>,
+        all: impl Fn() -> Vec<Mac>,
+        seen: impl Fn(Mac, Ipv6Addr),
+    ) -> io::Error {
+        let tell = |mac| {
+            let Some(packet) = find(mac).and_then(|advertisement| advertisement.write()) else { return };
+            let sent = sys::send_packet(self.socket.as_fd(), self.bridge, packet::ETHERTYPE_IPV6, mac, &packet);
+            if let Err(error) = sent {
+                tracing::debug!(%mac, %error, "cannot advertise the router");
+            }
+        };
+        // The first is due at once: guests may have been there before us.
+        let mut reminders = tokio::time::interval(INTERVAL);
+        loop {
+            tokio::select! {
+                _ = reminders.tick() => all().into_iter().for_each(tell),
+                received = snoop::receive(&self.socket) => match received {
+                    Err(error) => return error,
+                    Ok((mac, packet)) => {
+                        let Some((source, 255, message)) = packet::read_icmp6(&packet) else { continue };
+                        if message.first() == Some(&ROUTER_SOLICITATION) {
+                            tell(mac);
+                        } else if let Some(address) = snoop::claimed6(source, message) {
+                            seen(mac, address);
+                        }
+                    }
+                },
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advertisement_says_all_that_a_guest_needs() {
+        let advertisement = Advertisement {
+            prefix: "fd00:1:2:3::/64".parse().unwrap(),
+            resolver: "fd00:1:2::1".parse().unwrap(),
+            domains: vec!["default.vm.croft.internal".into(), "vm.croft.internal".into()],
+            mtu: 1500,
+            router_mac: Mac([2, 0, 0, 0, 0, 9]),
+        };
+        let packet = advertisement.write().unwrap();
+        let (source, hops, message) = packet::read_icmp6(&packet).unwrap();
+        assert_eq!((source, hops, message[0]), (ROUTER, 255, ROUTER_ADVERTISEMENT));
+        let mut options = &message[16..];
+        let mut kinds = Vec::new();
+        while let [kind, units, ..] = *options {
+            kinds.push(kind);
+            options = &options[usize::from(units) * 8..];
+        }
+        assert!(options.is_empty(), "the options fill the message");
+        assert_eq!(kinds, [1, 5, 3, 25, 31]);
+    }
+}
