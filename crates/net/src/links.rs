@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
 use rtnetlink::packet_route::link::{
-    BridgeVlanInfoFlags, InfoBridge, InfoData, InfoKind, LinkAttribute, LinkInfo, LinkMessage,
+    BridgeVlanInfoFlags, InfoBridge, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 use rtnetlink::packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteProtocol};
@@ -41,6 +41,7 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
     pub(crate) master: Option<u32>,
     pub(crate) is_bridge: bool,
+    pub(crate) is_up: bool,
     pub(crate) has_vlan_filtering: bool,
 }
 
@@ -216,6 +217,7 @@ impl Link {
             mtu: 0,
             master: None,
             is_bridge: false,
+            is_up: message.header.flags.contains(LinkFlags::Up),
             has_vlan_filtering: false,
         };
         for attribute in &message.attributes {

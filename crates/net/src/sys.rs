@@ -13,7 +13,6 @@ use tokio::io::unix::AsyncFd;
 use crate::Mac;
 
 const TUN: &str = "/dev/net/tun";
-const VHOST_NET: &str = "/dev/vhost-net";
 
 /// One step of a packet filter: operation, jumps when true and false, operand.
 pub(crate) type FilterStep = (u16, u8, u8, u32);
@@ -45,15 +44,6 @@ fn open_queue(name: &str, is_multi_queue: bool) -> io::Result<OwnedFd> {
     // SAFETY: TUNSETIFF reads and writes one ifreq, which lives until the call is over.
     check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
     Ok(queue)
-}
-
-/// Descriptors that let the kernel move a tap's packets without QEMU; none where the host cannot.
-pub(crate) fn open_vhost(queues: u16) -> Vec<OwnedFd> {
-    let open = |_| {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(libc::O_CLOEXEC).open(VHOST_NET).map(OwnedFd::from)
-    };
-    (0..queues.max(1)).map(open).collect::<io::Result<_>>().unwrap_or_default()
 }
 
 /// A socket for the packets of one interface from their network header on, of one Ethernet protocol, that pass a filter.

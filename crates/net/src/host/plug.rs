@@ -20,8 +20,6 @@ pub struct Tap {
     pub name: String,
     /// One a queue. Whoever holds them keeps the tap alive; none if the guest already does.
     pub fds: Vec<OwnedFd>,
-    /// For the kernel to move packets without QEMU, one a queue; none where the host cannot.
-    pub vhost_fds: Vec<OwnedFd>,
     pub mtu: u32,
 }
 
@@ -80,9 +78,8 @@ impl Inner {
             self.change_elements(Change { remove, add, ..Change::default() }).await?;
         }
         self.attach(plugged, &link).await?;
-        let vhost_fds = if fds.is_empty() { Vec::new() } else { sys::open_vhost(queues) };
         let mtu = self.mtu_of(plugged).await?;
-        Ok(Tap { name: name.clone(), fds, vhost_fds, mtu })
+        Ok(Tap { name: name.clone(), fds, mtu })
     }
 
     /// When the sets are not as we left them, they are filled anew.

@@ -147,15 +147,14 @@ fn guests_cannot_speak_as_others() {
         assert!(!known.contains(&six.into()), "{known:?}");
 
         // Nobody hears it but the host: no rogue servers.
-        let router = bed.host.run(&format!("cat /sys/class/net/{}/address", host.bridge())).await;
-        drop(router);
         let heard =
             victim.run_while("busybox timeout 4 tcpdump -n -c1 -i eth0 ether src 02:00:00:00:00:01", async || {
                 let _ = thief.run("busybox arping -b -c2 -w2 -I eth0 10.52.0.1").await;
                 let _ = thief.run("busybox ping -c2 -W1 -b 255.255.255.255").await;
                 let _ = thief.run("busybox ping6 -c2 -W1 -I eth0 ff02::1").await;
             });
-        assert!(heard.await.is_err(), "tcpdump saw a packet of the other guest");
+        let heard = heard.await.unwrap();
+        assert!(heard.contains("\n0 packets captured"), "{heard}");
 
         // Another hardware address.
         thief.run("ip link set eth0 down").await.unwrap();

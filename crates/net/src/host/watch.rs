@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use rtnetlink::MulticastGroup;
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::link::LinkAttribute;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
 use tokio::task::JoinSet;
 
 use super::Inner;
@@ -126,7 +126,8 @@ impl Inner {
 
     /// Whether somebody removed what we made.
     async fn is_damaged(&self) -> Result<bool, NetError> {
-        Ok(self.links.find(&self.names.bridge).await?.is_none() || !self.has_rules().await?)
+        let bridge = self.links.find(&self.names.bridge).await?;
+        Ok(bridge.is_none_or(|bridge| !bridge.is_up) || !self.has_rules().await?)
     }
 }
 
@@ -161,7 +162,7 @@ async fn put_right(inner: &Arc<Inner>, reason: Reason) -> Result<(), NetError> {
         inner.is_damaged().await?
     };
     if is_damaged {
-        tracing::warn!("the bridge or the rules of the default network were removed; making them anew");
+        tracing::warn!("the bridge or the rules of the default network are gone; making them anew");
     }
     match reason {
         _ if is_damaged => inner.restore(reason == Reason::ServiceFailed).await,
@@ -183,10 +184,13 @@ impl Ears {
         let links = rtnetlink::new_multicast_connection(&[MulticastGroup::Link]).map(|(connection, _, messages)| {
             tokio::spawn(connection);
             let bridge = bridge.to_owned();
+            let is_ours = move |one: &LinkAttribute| matches!(one, LinkAttribute::IfName(name) if *name == bridge);
             let gone = move |payload: &NetlinkPayload<RouteNetlinkMessage>| match payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(message)) => {
-                    let is_ours = |one: &LinkAttribute| matches!(one, LinkAttribute::IfName(name) if *name == bridge);
-                    message.attributes.iter().any(is_ours)
+                    message.attributes.iter().any(&is_ours)
+                }
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(message)) => {
+                    !message.header.flags.contains(LinkFlags::Up) && message.attributes.iter().any(&is_ours)
                 }
                 _ => false,
             };

@@ -148,7 +148,7 @@ impl Namespace {
     }
 
     pub(super) async fn gets(&self, url: &str) -> Result<String, String> {
-        self.run(&format!("busybox wget -T 2 -q -O - {url}")).await
+        self.run(&format!("curl -sfg -m 2 {url}")).await
     }
 }
 
@@ -242,7 +242,7 @@ impl Guest {
     }
 
     pub(super) async fn gets(&self, url: &str) -> Result<String, String> {
-        self.run(&format!("busybox wget -T 2 -q -O - {url}")).await
+        self.run(&format!("curl -sfg -m 2 {url}")).await
     }
 
     /// Starts a web server, and waits until it answers.
