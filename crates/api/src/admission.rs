@@ -4,6 +4,21 @@
 //! an object and of its `status`; and [`crate::Behaviour::admit_delete`] before a deletion. Other objects are seen
 //! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
 
+mod data_volume;
+mod denial;
+mod image;
+mod instance;
+mod machine;
+mod network;
+mod quantities;
+mod setting;
+mod sizes;
+mod spec;
+mod storage;
+#[cfg(test)]
+mod testing;
+mod typed;
+
 use croft_meta::ApiError;
 use serde_json::Value;
 
@@ -50,21 +65,32 @@ pub type AdmitDelete = fn(&Value, &dyn Lookup) -> Result<(), ApiError>;
 /// The rules of a kind, built in or shipped; `None` where there are none.
 pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelete>) {
     match (group, plural) {
-        ("kubevirt.io", "virtualmachineinstances") => (Some(guard_status), None),
+        ("kubevirt.io", "virtualmachines") => (Some(machine::admit), Some(machine::admit_delete)),
+        ("kubevirt.io", "virtualmachineinstances") => (Some(instance::admit), None),
+        ("instancetype.kubevirt.io", "virtualmachineinstancetypes" | "virtualmachineclusterinstancetypes") => {
+            (Some(sizes::admit_instancetype), None)
+        }
+        ("instancetype.kubevirt.io", "virtualmachinepreferences" | "virtualmachineclusterpreferences") => {
+            (Some(sizes::admit_preference), None)
+        }
+        ("cdi.kubevirt.io", "datavolumes") => (Some(data_volume::admit), Some(data_volume::admit_delete)),
+        ("harvesterhci.io", "virtualmachineimages") => (Some(image::admit), Some(image::admit_delete)),
+        ("harvesterhci.io", "settings") => (Some(setting::admit), Some(setting::admit_delete)),
+        ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
+        ("", "persistentvolumeclaims") => (Some(storage::admit_claim), Some(storage::admit_claim_delete)),
+        ("storage.k8s.io", "storageclasses") => (Some(storage::admit_class), Some(storage::admit_class_delete)),
         _ => (None, None),
     }
 }
 
-/// The kind has no status subresource, so the status is guarded here: only Croft's own parts write it.
-fn guard_status(admission: &mut Admission<'_>) -> Result<(), ApiError> {
-    if admission.is_internal {
-        return Ok(());
-    }
-    match admission.old {
-        Some(old) => crate::view::restore(admission.object, old, "status"),
-        None => drop(crate::view::remove(admission.object, "status")),
-    }
-    Ok(())
+/// A random UUID (version 4).
+fn uuid(random: &mut dyn FnMut(&mut [u8])) -> String {
+    let mut bytes = [0; 16];
+    random(&mut bytes);
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex = bytes.map(|byte| format!("{byte:02x}")).concat();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// What a kind that Croft ships does beyond its schema; `None` for kinds that users define.

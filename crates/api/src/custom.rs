@@ -16,9 +16,15 @@ use crate::view::{flag, get, has, list, remove, restore, strings, text};
 pub fn custom_resource(definition: &Value) -> Result<Resource, SchemaError> {
     let group = text(definition, "spec.group").to_owned();
     let names = names(definition);
-    let mut versions = Vec::new();
+    let mut versions: Vec<Version> = Vec::new();
+    let mut known: Vec<(&Value, usize)> = Vec::new();
     for version in list(definition, "spec.versions").iter().filter(|version| flag(version, "served")) {
-        versions.push(served_version(&group, &names.kind, version)?);
+        // Versions often differ in name only; a schema is too large to be kept twice.
+        let schema = get(version, "schema.openAPIV3Schema").unwrap_or(&Value::Null);
+        let same = known.iter().find(|(other, _)| *other == schema).map(|(_, index)| *index);
+        let shared = same.map(|index| (versions[index].schema.clone(), versions[index].rules.clone()));
+        known.push((schema, versions.len()));
+        versions.push(served_version(&group, &names.kind, version, shared)?);
     }
     versions.sort_by(|a, b| compare_versions(&a.name, &b.name));
     let storage = list(definition, "spec.versions").iter().find(|version| flag(version, "storage"));
@@ -57,7 +63,10 @@ fn names(definition: &Value) -> Names {
     }
 }
 
-fn served_version(group: &str, kind: &str, version: &Value) -> Result<Version, SchemaError> {
+/// A schema with its compiled rules.
+type Shared = (Arc<Schema>, Option<Arc<CelRules>>);
+
+fn served_version(group: &str, kind: &str, version: &Value, shared: Option<Shared>) -> Result<Version, SchemaError> {
     let name = text(version, "name").to_owned();
     let own = Gvk::new(group, &name, kind);
     let verbs = || vec!["get", "patch", "update"];
@@ -81,12 +90,17 @@ fn served_version(group: &str, kind: &str, version: &Value) -> Result<Version, S
     });
     let selectable_fields =
         list(version, "selectableFields").iter().map(|field| without_dot(text(field, "jsonPath"))).collect();
-    let schema = schema(get(version, "schema.openAPIV3Schema"))?;
-    // Rules that do not compile are refused when the definition is written.
-    let rules = CelRules::compile(&schema, &FieldPath::root()).ok().filter(|rules| !rules.is_empty());
+    let (schema, rules) = if let Some(shared) = shared {
+        shared
+    } else {
+        let schema = schema(get(version, "schema.openAPIV3Schema"))?;
+        // Rules that do not compile are refused when the definition is written.
+        let rules = CelRules::compile(&schema, &FieldPath::root()).ok().filter(|rules| !rules.is_empty());
+        (Arc::new(schema), rules.map(Arc::new))
+    };
     Ok(Version {
-        schema: Arc::new(schema),
-        rules: rules.map(Arc::new),
+        schema,
+        rules,
         columns: columns(version),
         subresources,
         scale,

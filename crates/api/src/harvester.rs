@@ -2,6 +2,7 @@
 
 mod block_device;
 mod image;
+pub mod settings;
 
 pub use block_device::*;
 pub use image::*;

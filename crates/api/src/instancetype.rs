@@ -73,6 +73,11 @@ pub fn apply(
     Ok(())
 }
 
+/// Is this a way to lay out processors?
+pub(crate) fn is_topology(name: &str) -> bool {
+    topology::Topology::named(name).is_some()
+}
+
 /// The devices that a preference adds by itself; to be applied before the default network is.
 pub(crate) fn apply_autoattach(chosen: Chosen<'_>, spec: &mut VirtualMachineInstanceSpec) {
     if let Some(devices) = chosen.preference.and_then(|preference| preference.devices.as_ref()) {

@@ -4,7 +4,7 @@
 //! discovery, in `kubectl explain` and among the definitions themselves. Their schemas are made from the structs of
 //! the kinds.
 
-mod schema;
+pub(crate) mod schema;
 
 use serde_json::{Map, Value, json};
 

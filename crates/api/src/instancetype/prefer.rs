@@ -23,17 +23,17 @@ pub(super) fn prefer(
     machine_type(preference, spec);
     clock(preference, spec);
     fill_text(&mut spec.subdomain, preference.preferred_subdomain.as_deref());
-    fill(&mut spec.termination_grace_period_seconds, &preference.preferred_termination_grace_period_seconds);
+    fill(&mut spec.termination_grace_period_seconds, preference.preferred_termination_grace_period_seconds.as_ref());
     fill_text(&mut spec.architecture, preference.preferred_architecture.as_deref());
     for (key, value) in &preference.annotations {
         metadata.annotations.get_or_insert_default().entry(key.clone()).or_insert_with(|| value.clone());
     }
-    fill(&mut spec.domain.launch_security, &preference.preferred_launch_security);
+    fill(&mut spec.domain.launch_security, preference.preferred_launch_security.as_ref());
 }
 
-fn fill<T: Clone>(field: &mut Option<T>, preferred: &Option<T>) {
+fn fill<T: Clone>(field: &mut Option<T>, preferred: Option<&T>) {
     if field.is_none() {
-        field.clone_from(preferred);
+        *field = preferred.cloned();
     }
 }
 
@@ -61,26 +61,26 @@ fn processor_features(preference: &VirtualMachinePreferenceSpec, spec: &mut Virt
 /// Devices that come by themselves. Also applied ahead of the rest, before the default network is added.
 pub(crate) fn prefer_autoattach(preferred: &DevicePreferences, spec: &mut VirtualMachineInstanceSpec) {
     let devices = &mut spec.domain.devices;
-    fill(&mut devices.autoattach_graphics_device, &preferred.preferred_autoattach_graphics_device);
-    fill(&mut devices.autoattach_mem_balloon, &preferred.preferred_autoattach_mem_balloon);
-    fill(&mut devices.autoattach_pod_interface, &preferred.preferred_autoattach_pod_interface);
-    fill(&mut devices.autoattach_serial_console, &preferred.preferred_autoattach_serial_console);
-    fill(&mut devices.autoattach_input_device, &preferred.preferred_autoattach_input_device);
+    fill(&mut devices.autoattach_graphics_device, preferred.preferred_autoattach_graphics_device.as_ref());
+    fill(&mut devices.autoattach_mem_balloon, preferred.preferred_autoattach_mem_balloon.as_ref());
+    fill(&mut devices.autoattach_pod_interface, preferred.preferred_autoattach_pod_interface.as_ref());
+    fill(&mut devices.autoattach_serial_console, preferred.preferred_autoattach_serial_console.as_ref());
+    fill(&mut devices.autoattach_input_device, preferred.preferred_autoattach_input_device.as_ref());
 }
 
 fn prefer_devices(preferred: &DevicePreferences, spec: &mut VirtualMachineInstanceSpec) {
     prefer_autoattach(preferred, spec);
     let devices = &mut spec.domain.devices;
-    fill(&mut devices.use_virtio_transitional, &preferred.preferred_use_virtio_transitional);
-    fill(&mut devices.block_multi_queue, &preferred.preferred_block_multi_queue);
-    fill(&mut devices.network_interface_multiqueue, &preferred.preferred_network_interface_multi_queue);
+    fill(&mut devices.use_virtio_transitional, preferred.preferred_use_virtio_transitional.as_ref());
+    fill(&mut devices.block_multi_queue, preferred.preferred_block_multi_queue.as_ref());
+    fill(&mut devices.network_interface_multiqueue, preferred.preferred_network_interface_multi_queue.as_ref());
     // Upstream cannot tell whether the machine sets this, and so replaces it.
     devices.disable_hotplug = preferred.preferred_disable_hotplug.or(devices.disable_hotplug);
     if let Some(sound) = &mut devices.sound {
         fill_text(&mut sound.model, preferred.preferred_sound_model.as_deref());
     }
-    fill(&mut devices.rng, &preferred.preferred_rng);
-    fill(&mut devices.tpm, &preferred.preferred_tpm);
+    fill(&mut devices.rng, preferred.preferred_rng.as_ref());
+    fill(&mut devices.tpm, preferred.preferred_tpm.as_ref());
     if let Some(video) = &preferred.preferred_video_type {
         fill_text(&mut devices.video.get_or_insert_default().type_, Some(video));
     }
@@ -101,7 +101,7 @@ fn prefer_devices(preferred: &DevicePreferences, spec: &mut VirtualMachineInstan
             devices.panic_devices.push(PanicDevice::default());
         }
         for device in &mut devices.panic_devices {
-            fill(&mut device.model, &preferred.preferred_panic_device_model);
+            fill(&mut device.model, preferred.preferred_panic_device_model.as_ref());
         }
     }
 }
@@ -118,11 +118,11 @@ fn prefer_disk(preferred: &DevicePreferences, disk: &mut Disk) {
     let target = disk.disk.get_or_insert_default();
     fill_text(&mut target.bus, preferred.preferred_disk_bus.as_deref());
     let is_virtio = target.bus.as_deref() == Some("virtio");
-    fill(&mut disk.block_size, &preferred.preferred_disk_block_size);
+    fill(&mut disk.block_size, preferred.preferred_disk_block_size.as_ref());
     fill_text(&mut disk.cache, preferred.preferred_disk_cache.as_deref());
     fill_text(&mut disk.io, preferred.preferred_disk_io.as_deref());
     if is_virtio {
-        fill(&mut disk.dedicated_io_thread, &preferred.preferred_disk_dedicated_io_thread);
+        fill(&mut disk.dedicated_io_thread, preferred.preferred_disk_dedicated_io_thread.as_ref());
     }
 }
 
@@ -141,30 +141,30 @@ fn prefer_features(preferred: &FeaturePreferences, spec: &mut VirtualMachineInst
     if let Some(acpi) = &preferred.preferred_acpi {
         features.acpi = acpi.clone();
     }
-    fill(&mut features.apic, &preferred.preferred_apic);
+    fill(&mut features.apic, preferred.preferred_apic.as_ref());
     if let Some(hyperv) = &preferred.preferred_hyperv {
         prefer_hyperv(hyperv, features.hyperv.get_or_insert_default());
     }
-    fill(&mut features.kvm, &preferred.preferred_kvm);
-    fill(&mut features.pvspinlock, &preferred.preferred_pvspinlock);
-    fill(&mut features.smm, &preferred.preferred_smm);
+    fill(&mut features.kvm, preferred.preferred_kvm.as_ref());
+    fill(&mut features.pvspinlock, preferred.preferred_pvspinlock.as_ref());
+    fill(&mut features.smm, preferred.preferred_smm.as_ref());
 }
 
 fn prefer_hyperv(preferred: &FeatureHyperv, own: &mut FeatureHyperv) {
-    fill(&mut own.evmcs, &preferred.evmcs);
-    fill(&mut own.frequencies, &preferred.frequencies);
-    fill(&mut own.ipi, &preferred.ipi);
-    fill(&mut own.reenlightenment, &preferred.reenlightenment);
-    fill(&mut own.relaxed, &preferred.relaxed);
-    fill(&mut own.reset, &preferred.reset);
-    fill(&mut own.runtime, &preferred.runtime);
-    fill(&mut own.spinlocks, &preferred.spinlocks);
-    fill(&mut own.synic, &preferred.synic);
-    fill(&mut own.synictimer, &preferred.synictimer);
-    fill(&mut own.tlbflush, &preferred.tlbflush);
-    fill(&mut own.vapic, &preferred.vapic);
-    fill(&mut own.vpindex, &preferred.vpindex);
-    fill(&mut own.vendorid, &preferred.vendorid);
+    fill(&mut own.evmcs, preferred.evmcs.as_ref());
+    fill(&mut own.frequencies, preferred.frequencies.as_ref());
+    fill(&mut own.ipi, preferred.ipi.as_ref());
+    fill(&mut own.reenlightenment, preferred.reenlightenment.as_ref());
+    fill(&mut own.relaxed, preferred.relaxed.as_ref());
+    fill(&mut own.reset, preferred.reset.as_ref());
+    fill(&mut own.runtime, preferred.runtime.as_ref());
+    fill(&mut own.spinlocks, preferred.spinlocks.as_ref());
+    fill(&mut own.synic, preferred.synic.as_ref());
+    fill(&mut own.synictimer, preferred.synictimer.as_ref());
+    fill(&mut own.tlbflush, preferred.tlbflush.as_ref());
+    fill(&mut own.vapic, preferred.vapic.as_ref());
+    fill(&mut own.vpindex, preferred.vpindex.as_ref());
+    fill(&mut own.vendorid, preferred.vendorid.as_ref());
 }
 
 fn prefer_firmware(preferred: &FirmwarePreferences, spec: &mut VirtualMachineInstanceSpec) {
@@ -173,7 +173,7 @@ fn prefer_firmware(preferred: &FirmwarePreferences, spec: &mut VirtualMachineIns
         loader.bios.get_or_insert_default();
     }
     if let Some(bios) = &mut loader.bios {
-        fill(&mut bios.use_serial, &preferred.preferred_use_bios_serial);
+        fill(&mut bios.use_serial, preferred.preferred_use_bios_serial.as_ref());
         return;
     }
     if loader.efi.is_none() && preferred.preferred_efi.is_some() {
@@ -184,7 +184,7 @@ fn prefer_firmware(preferred: &FirmwarePreferences, spec: &mut VirtualMachineIns
         loader.efi.get_or_insert_default();
     }
     if let Some(efi) = &mut loader.efi {
-        fill(&mut efi.secure_boot, &preferred.preferred_use_secure_boot);
+        fill(&mut efi.secure_boot, preferred.preferred_use_secure_boot.as_ref());
     }
 }
 
@@ -202,5 +202,5 @@ fn clock(preference: &VirtualMachinePreferenceSpec, spec: &mut VirtualMachineIns
         clock.utc.clone_from(&offset.utc);
         clock.timezone.clone_from(&offset.timezone);
     }
-    fill(&mut clock.timer, &preferred.preferred_timer);
+    fill(&mut clock.timer, preferred.preferred_timer.as_ref());
 }

@@ -6,6 +6,10 @@ use super::{VirtualMachineInstancetypeSpec, VirtualMachinePreferenceSpec};
 use crate::amount;
 use crate::kubevirt::VirtualMachineInstanceSpec;
 
+const SOCKETS: &str = "spec.template.spec.domain.cpu.sockets";
+const CORES: &str = "spec.template.spec.domain.cpu.cores";
+const THREADS: &str = "spec.template.spec.domain.cpu.threads";
+
 /// `spec` is the machine's own, before or after the instancetype is applied.
 pub fn check_requirements(
     instancetype: Option<&VirtualMachineInstancetypeSpec>,
@@ -23,14 +27,14 @@ pub fn check_requirements(
         let found = spec.architecture.as_deref().unwrap_or_default();
         if found != wanted {
             let message = format!("preference requires architecture {wanted} but {found} is being requested");
-            return Err(refused(&["spec.template.spec.architecture"], message));
+            return Err(refused(&["spec.template.spec.architecture"], &message));
         }
     }
     Ok(())
 }
 
-fn refused(fields: &[&str], message: String) -> Conflicts {
-    let conflict = |field: &&str| Conflict { field: (*field).to_owned(), message: Some(message.clone()) };
+fn refused(fields: &[&str], message: &str) -> Conflicts {
+    let conflict = |field: &&str| Conflict { field: (*field).to_owned(), message: Some(message.to_owned()) };
     Conflicts(fields.iter().map(conflict).collect())
 }
 
@@ -48,15 +52,12 @@ fn processors(
         let message = format!(
             "insufficient CPU resources of {provided} vCPU provided by instance type, preference requires {wanted} vCPU"
         );
-        return Err(refused(&["spec.instancetype"], message));
+        return Err(refused(&["spec.instancetype"], &message));
     }
     let Some(cpu) = &spec.domain.cpu else {
         let message = format!("no CPU resources provided by VirtualMachine, preference requires {wanted} vCPU");
-        return Err(refused(&["spec.template.spec.domain.cpu"], message));
+        return Err(refused(&["spec.template.spec.domain.cpu"], &message));
     };
-    const SOCKETS: &str = "spec.template.spec.domain.cpu.sockets";
-    const CORES: &str = "spec.template.spec.domain.cpu.cores";
-    const THREADS: &str = "spec.template.spec.domain.cpu.threads";
     let [sockets, cores, threads] = [cpu.sockets, cpu.cores, cpu.threads].map(Option::unwrap_or_default);
     let product = |numbers: &[u32]| numbers.iter().fold(1_u32, |all, number| all.saturating_mul(*number));
     let (provided, fields, how): (u32, &[&str], &str) = match Topology::preferred(Some(preference)) {
@@ -83,7 +84,7 @@ fn processors(
         "insufficient CPU resources of {provided} vCPU provided by VirtualMachine, preference requires {wanted} vCPU \
          provided as {how}"
     );
-    Err(refused(fields, message))
+    Err(refused(fields, &message))
 }
 
 fn check_memory(
@@ -102,5 +103,5 @@ fn check_memory(
     let provided = if provided.0.is_empty() { "0".to_owned() } else { amount::text(&provided) };
     let wanted = amount::text(wanted);
     let message = format!("insufficient Memory resources of {provided} provided by {by}, preference requires {wanted}");
-    Err(refused(&[field], message))
+    Err(refused(&[field], &message))
 }

@@ -14,7 +14,7 @@ pub(super) enum Topology {
 
 impl Topology {
     /// By either of its two names.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "sockets" | "preferSockets" => Self::Sockets,
             "cores" | "preferCores" => Self::Cores,
@@ -82,7 +82,7 @@ pub(super) fn check_spread(
             format!("{provided} number of threads per core {ratio}")
         }
         Spread::SocketsCoresThreads { ratio }
-            if count % THREADS_PER_CORE > 0 || (count / THREADS_PER_CORE) % ratio > 0 =>
+            if !count.is_multiple_of(THREADS_PER_CORE) || !(count / THREADS_PER_CORE).is_multiple_of(ratio) =>
         {
             format!("{provided} number of threads per core {THREADS_PER_CORE} and {ratios} {ratio}")
         }

@@ -235,10 +235,10 @@ fn fill_hyperv(hyperv: &mut FeatureHyperv) {
     for state in states.into_iter().flatten() {
         state.enabled.get_or_insert(true);
     }
-    if let Some(spinlocks) = &mut hyperv.spinlocks {
-        if *spinlocks.enabled.get_or_insert(true) {
-            spinlocks.spinlocks.get_or_insert(4096);
-        }
+    if let Some(spinlocks) = &mut hyperv.spinlocks
+        && *spinlocks.enabled.get_or_insert(true)
+    {
+        spinlocks.spinlocks.get_or_insert(4096);
     }
     if let Some(timer) = &mut hyperv.synictimer {
         timer.enabled.get_or_insert(true);

@@ -28,7 +28,7 @@ const KEPT: &[&str] = &[
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
 /// The `openAPIV3Schema` of a kind.
-pub(super) fn of<T: JsonSchema>() -> Value {
+pub(crate) fn of<T: JsonSchema>() -> Value {
     let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let root = root.to_value();
     let definitions = root.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();

@@ -28,8 +28,9 @@ pub(super) fn admit(call: &Call, target: &Target, object: &mut Value, old: Optio
 
 pub(super) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
     match target.served.resource.behaviour.admit_delete {
-        Some(admit) => admit(object, &Cached(&call.server.cache)),
-        None => Ok(()),
+        // Croft's own parts delete what follows from a deletion that was admitted.
+        Some(admit) if !call.is_internal => admit(object, &Cached(&call.server.cache)),
+        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn filled(spec: Value) -> Value {
+fn filled(spec: &Value) -> Value {
     let mut vmi: VirtualMachineInstance = serde_json::from_value(json!({"spec": spec})).unwrap();
     vmi.fill_defaults(
         &ClusterConfig { architecture: "amd64", machine_type: "q35".to_owned(), ..ClusterConfig::default() },
@@ -17,7 +17,7 @@ fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
 
 #[test]
 fn an_instance_that_says_nothing_gets_everything() {
-    let vmi = filled(json!({"domain": {"devices": {}, "memory": {"guest": "64Mi"}}}));
+    let vmi = filled(&json!({"domain": {"devices": {}, "memory": {"guest": "64Mi"}}}));
     let expected = [
         ("/spec/architecture", json!("amd64")),
         ("/spec/domain/machine/type", json!("q35")),
@@ -69,14 +69,14 @@ fn one_field_follows_from_another() {
     for (domain, path, value) in cases {
         let mut domain = domain;
         domain["devices"] = json!({});
-        let vmi = filled(json!({"domain": domain}));
+        let vmi = filled(&json!({"domain": domain}));
         assert_eq!(at(&vmi, path), &value, "{domain}");
     }
 }
 
 #[test]
 fn devices_get_the_bus_that_any_guest_knows() {
-    let vmi = filled(json!({
+    let vmi = filled(&json!({
         "domain": {"devices": {
             "disks": [{"name": "a"}, {"name": "b", "cdrom": {}}, {"name": "c", "lun": {}}, {"name": "d", "disk": {"bus": "virtio"}}],
             "inputs": [{"name": "i", "type": ""}], "watchdog": {"name": "w"}, "autoattachPodInterface": false,

@@ -1,0 +1,163 @@
+//! The settings of the cluster, as Harvester names them.
+//!
+//! All of them exist from the start, because clients only ever change them. Croft acts on those that [`ACTED_ON`]
+//! lists; the others are kept for the clients that read them.
+
+use serde_json::Value;
+
+use crate::admission::Lookup;
+use crate::view::text;
+
+/// Name and default.
+pub const ALL: &[(&str, &str)] = &[
+    ("additional-ca", ""),
+    ("additional-guest-memory-overhead-ratio", "1.5"),
+    ("api-ui-version", "1.1.9"),
+    ("auto-disk-provision-paths", ""),
+    ("auto-rotate-rke2-certs", r#"{"enable":false,"expiringInHours":240}"#),
+    ("backup-target", ""),
+    (
+        "cluster-pod-security-standard",
+        r#"{"enabled":false,"whitelistedNamespacesList":"","privilegedNamespacesList":"","restrictedNamespacesList":""}"#,
+    ),
+    ("cluster-registration-url", r#"{"url":"","insecureSkipTLSVerify":false}"#),
+    ("containerd-registry", ""),
+    (
+        "csi-driver-config",
+        r#"{"driver.longhorn.io":{"volumeSnapshotClassName":"longhorn-snapshot","backupVolumeSnapshotClassName":"longhorn"}}"#,
+    ),
+    ("csi-online-expand-validation", r#"{"driver.longhorn.io":true}"#),
+    ("default-storage-class", "longhorn"),
+    ("default-vm-termination-grace-period-seconds", "120"),
+    (
+        "harvester-csi-ccm-versions",
+        r#"{"harvester-cloud-provider":">=0.0.1 <0.3.0","harvester-csi-provider":">=0.0.1 <0.3.0"}"#,
+    ),
+    ("http-proxy", "{}"),
+    ("instance-manager-resources", r#"{"cpu":{}}"#),
+    ("kubeconfig-default-token-ttl-minutes", "0"),
+    (
+        "kubevirt-migration",
+        r#"{"parallelOutboundMigrationsPerNode":2,"parallelMigrationsPerCluster":5,"allowAutoConverge":false,"bandwidthPerMigration":0,"completionTimeoutPerGiB":150,"progressTimeout":150,"unsafeMigrationOverride":false,"allowPostCopy":false,"allowWorkloadDisruption":false,"disableTLS":false,"matchSELinuxLevelOnMigration":false}"#,
+    ),
+    ("log-level", "info"),
+    ("longhorn-v2-data-engine-enabled", "false"),
+    ("longhorn-v2-data-engine-hugepage-enabled", "true"),
+    ("longhorn-v2-data-engine-memory-size", "2048"),
+    ("max-hotplug-ratio", "4"),
+    ("ntp-servers", ""),
+    ("overcommit-config", r#"{"cpu":1000,"memory":150,"storage":100}"#),
+    ("rancher-cluster", "{}"),
+    ("release-download-url", "https://releases.rancher.com/harvester"),
+    ("rwx-network", r#"{"share-storage-network":false}"#),
+    (SERVER_VERSION, COMPATIBLE_WITH),
+    ("ssl-certificates", "{}"),
+    ("ssl-parameters", "{}"),
+    ("storage-network", ""),
+    ("support-bundle-expiration", "30"),
+    ("support-bundle-file-name", ""),
+    ("support-bundle-image", "{}"),
+    ("support-bundle-namespaces", ""),
+    ("support-bundle-node-collection-timeout", "30"),
+    ("support-bundle-timeout", "50"),
+    ("ui-index", "https://releases.rancher.com/harvester-ui/dashboard/latest/index.html"),
+    ("ui-path", "/usr/share/harvester/harvester"),
+    ("ui-plugin-bundled-version", ""),
+    (
+        "ui-plugin-index",
+        "https://releases.rancher.com/harvester-ui/plugin/harvester-latest/harvester-latest.umd.min.js",
+    ),
+    ("ui-source", "auto"),
+    ("upgradable-versions", ""),
+    ("upgrade-checker-enabled", "true"),
+    ("upgrade-checker-url", "https://harvester-upgrade-responder.rancher.io/v1/checkupgrade"),
+    (
+        "upgrade-config",
+        r#"{"imagePreloadOption":{"strategy":{"type":"sequential"}},"nodeUpgradeOption":{"strategy":{"mode":"auto"}},"restoreVM":false,"logReadyTimeout":"5"}"#,
+    ),
+    ("vip-pools", ""),
+    ("vm-force-reset-policy", r#"{"enable":true,"period":15,"vmMigrationTimeout":180}"#),
+    ("vm-migration-network", ""),
+    ("volume-snapshot-class", "longhorn"),
+];
+
+pub const SERVER_VERSION: &str = "server-version";
+/// The Harvester whose API this is; clients parse it and choose by it how they speak.
+pub const COMPATIBLE_WITH: &str = "v1.8.1";
+
+/// What Croft itself reads.
+pub const ACTED_ON: &[&str] = &[
+    "additional-ca",
+    "additional-guest-memory-overhead-ratio",
+    "csi-online-expand-validation",
+    "default-vm-termination-grace-period-seconds",
+    "http-proxy",
+    "max-hotplug-ratio",
+    "overcommit-config",
+    SERVER_VERSION,
+];
+
+/// The default of a setting; `None` if there is no such setting.
+pub fn default_of(name: &str) -> Option<&'static str> {
+    ALL.iter().find(|(known, _)| *known == name).map(|(_, default)| *default)
+}
+
+/// What is in force: the value that is set, else the default.
+pub fn effective(lookup: &dyn Lookup, name: &str) -> String {
+    let stored = lookup.get(super::GROUP, "settings", "", name).unwrap_or(Value::Null);
+    for field in ["value", "default"] {
+        let value = text(&stored, field);
+        if !value.is_empty() {
+            return value.to_owned();
+        }
+    }
+    default_of(name).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    struct Stored(Value);
+
+    impl Lookup for Stored {
+        fn get(&self, _: &str, plural: &str, _: &str, name: &str) -> Option<Value> {
+            (plural == "settings").then(|| self.0.get(name).cloned()).flatten()
+        }
+
+        fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_value_counts_before_a_default() {
+        let stored = Stored(json!({
+            "log-level": {"value": "debug", "default": "info"},
+            "ui-source": {"value": "", "default": "bundled"},
+        }));
+        assert_eq!(effective(&stored, "log-level"), "debug");
+        assert_eq!(effective(&stored, "ui-source"), "bundled");
+        assert_eq!(effective(&stored, "default-vm-termination-grace-period-seconds"), "120");
+        assert_eq!(effective(&stored, "no-such-setting"), "");
+    }
+
+    #[test]
+    fn names_are_unique_and_those_acted_on_exist() {
+        let mut names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(ACTED_ON.iter().all(|name| default_of(name).is_some()));
+    }
+
+    #[test]
+    fn defaults_that_look_like_json_are_json() {
+        for (name, default) in ALL.iter().filter(|(_, default)| default.starts_with('{')) {
+            assert!(serde_json::from_str::<Value>(default).is_ok(), "{name}");
+        }
+    }
+}
