@@ -21,6 +21,8 @@ const PING: &[u8] = b"keep alive";
 const CLIENT_SILENCE: Duration = Duration::from_mins(1);
 /// For the client to answer our goodbye, and the node to take what is left.
 const PARTING: Duration = Duration::from_secs(5);
+/// The same when the whole server waits for it.
+const HASTY_PARTING: Duration = Duration::from_secs(1);
 /// What is read from the node at a time.
 const READ: usize = 32 << 10;
 
@@ -97,7 +99,8 @@ where
         }
     };
     // Neither side must hold up the other, nor us.
-    _ = tokio::time::timeout(PARTING, futures::future::join(parting, to_node.shutdown())).await;
+    let patience = if matches!(end, End::Stopping) { HASTY_PARTING } else { PARTING };
+    _ = tokio::time::timeout(patience, futures::future::join(parting, to_node.shutdown())).await;
 }
 
 /// From the node to the client, with a ping each second.
