@@ -161,7 +161,7 @@ mod body {
         let patched = patched.ok().expect("patched");
         assert_eq!(patched["status"]["whatever"]["deep"], 1, "unknown fields are preserved where the schema says so");
         assert_eq!(patched["metadata"]["generation"], 2);
-        let table = columns(server, "vm").await;
+        let table = columns(server, "virtualmachines.virt.example.io").await;
         assert!(table.contains("STATUS") && table.contains("Running") && table.contains("READY"), "{table}");
         let explained =
             kubectl.ok(&["explain", "virtualmachine.spec", "--api-version=virt.example.io/v1"]).await.stdout;

@@ -10,6 +10,15 @@ pub(super) struct Shape<'a> {
     pub(super) keep: &'a [String],
     pub(super) drop: &'a [String],
     pub(super) sort: &'a [String],
+    pub(super) without: &'a [String],
+}
+
+impl Shape<'_> {
+    /// Items that tell of something the reference does not have.
+    fn counts(&self, item: &Value) -> bool {
+        let text = item.to_string();
+        !self.without.iter().any(|word| text.contains(word))
+    }
 }
 
 /// The body as it is compared and stored.
@@ -28,6 +37,7 @@ pub(super) fn body(mut body: Value, shape: &Shape, variables: &BTreeMap<String, 
     {
         let list = if shape.keep.is_empty() { body.pointer_mut(pointer) } else { body.get_mut(pointer) };
         if let Some(Value::Array(list)) = list {
+            list.retain(|item| shape.counts(item));
             list.sort_by_key(Value::to_string);
             // It also names some of them twice.
             list.dedup();
@@ -227,5 +237,9 @@ mod tests {
         let dropped = json!({"items": [{"x": 1, "y": 2}, {"x": 3}]});
         let dropped = body(dropped, &Shape { drop: &drop, ..Shape::default() }, &BTreeMap::new());
         assert_eq!(dropped, json!({"items": [{"y": 2}, {}]}));
+        let (sort, without) = (["/items".to_owned()], ["own.io".to_owned()]);
+        let shape = Shape { sort: &sort, without: &without, ..Shape::default() };
+        let sorted = body(json!({"items": ["b", "x.own.io", "a"]}), &shape, &BTreeMap::new());
+        assert_eq!(sorted, json!({"items": ["a", "b"]}));
     }
 }

@@ -111,7 +111,7 @@ impl Player<'_> {
         if body.is_null() && !answer.body.is_empty() {
             body = Value::String(answer.text());
         }
-        let shape = Shape { keep: &step.keep, drop: &step.drop, sort: &step.sort };
+        let shape = Shape { keep: &step.keep, drop: &step.drop, sort: &step.sort, without: &step.without };
         let mut record = json!({"code": answer.status, "body": normalise::body(body, &shape, &self.variables)});
         let content_type = answer.header("content-type").unwrap_or_default();
         record["type"] = Value::String(normalise::content_type(content_type));
@@ -141,7 +141,7 @@ impl Player<'_> {
 
     async fn read_events(&mut self, step: &Step, watch: &str) -> Result<Value> {
         let Some(stream) = self.watches.get_mut(watch) else { return Ok(json!({"error": "the watch was refused"})) };
-        let shape = Shape { keep: &step.keep, drop: &step.drop, sort: &[] };
+        let shape = Shape { keep: &step.keep, drop: &step.drop, ..Shape::default() };
         let mut events = Vec::new();
         while step.count.is_none_or(|count| events.len() < count) {
             match stream.event_within(Duration::from_secs(10)).await {

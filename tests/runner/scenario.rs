@@ -58,6 +58,9 @@ pub struct Step {
     /// The items of lists at these pointers are compared as sets.
     #[serde(default)]
     pub sort: Vec<String>,
+    /// Items of sorted lists that have one of these words do not count: they are of groups that the reference lacks.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// Repeat until the answer is so.
     pub until: Option<Until>,
     /// Open a watch under this name instead of reading the whole answer.

@@ -26,18 +26,18 @@ use tokio_rustls::TlsAcceptor;
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// How large the image is that can be downloaded.
-pub const IMAGE: usize = 8 << 20;
+pub(crate) const IMAGE: usize = 8 << 20;
 
 /// Stops when it is dropped.
 #[derive(Debug)]
-pub struct Agent {
-    pub address: SocketAddr,
+pub(crate) struct Agent {
+    pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 impl Agent {
-    pub async fn start(tls: &AgentTls) -> Self {
+    pub(crate) async fn start(tls: &AgentTls) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
         let address = listener.local_addr().expect("its address");
         let acceptor = TlsAcceptor::from(Arc::new(server_config(tls)));
@@ -53,7 +53,7 @@ impl Agent {
     }
 
     /// `METHOD path?query` and the body of every request so far.
-    pub fn seen(&self) -> Vec<String> {
+    pub(crate) fn seen(&self) -> Vec<String> {
         self.seen.lock().clone()
     }
 }
@@ -172,6 +172,6 @@ fn status(code: u16, message: &str) -> Response<Body> {
 }
 
 /// Something that does not finish must not make a test hang.
-pub async fn soon<T>(what: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what).await.expect("it takes too long")
 }

@@ -11,21 +11,21 @@ use tower::ServiceExt;
 
 use crate::agent::Agent;
 
-pub const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
-pub const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
-pub const SUB: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default";
+pub(crate) const VMS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+pub(crate) const VMIS: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+pub(crate) const SUB: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default";
 const NODE: &str = "n1";
 
-pub struct Cluster {
-    pub server: Running,
-    pub endpoint: Endpoint,
-    pub client: Client,
-    pub agent: Agent,
+pub(crate) struct Cluster {
+    pub(crate) server: Running,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) client: Client,
+    pub(crate) agent: Agent,
     _dir: tempfile::TempDir,
 }
 
 impl Cluster {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).expect("a store");
         let config = Config {
@@ -46,7 +46,7 @@ impl Cluster {
     }
 
     /// A node whose agent is at a port of this machine.
-    pub async fn add_node(&self, name: &str, port: u16) {
+    pub(crate) async fn add_node(&self, name: &str, port: u16) {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         self.internal(Method::POST, "/api/v1/nodes", &node).await;
         let status = json!({"status": {
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// As a part of Croft calls it.
-    pub async fn internal(&self, method: Method, path: &str, body: &Value) -> Value {
+    pub(crate) async fn internal(&self, method: Method, path: &str, body: &Value) -> Value {
         let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder()
             .method(method)
@@ -73,7 +73,7 @@ impl Cluster {
         serde_json::from_slice(&body).expect("JSON")
     }
 
-    pub async fn vm(&self, name: &str, spec: Value) -> Value {
+    pub(crate) async fn vm(&self, name: &str, spec: Value) -> Value {
         let mut vm = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name},
             "spec": {"template": {"spec": {"domain": {
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// An instance in some state on the node. `owner` is the machine that it belongs to.
-    pub async fn vmi(&self, name: &str, phase: &str, conditions: &[&str], owner: Option<&Value>) -> Value {
+    pub(crate) async fn vmi(&self, name: &str, phase: &str, conditions: &[&str], owner: Option<&Value>) -> Value {
         let conditions: Vec<Value> = conditions.iter().map(|ty| json!({"type": ty, "status": "True"})).collect();
         let mut vmi = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": name},
@@ -103,22 +103,22 @@ impl Cluster {
         self.internal(Method::POST, VMIS, &vmi).await
     }
 
-    pub async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         self.client.get(path).await.expect("an answer").ok().expect("an object")
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
         self.client.put(&format!("{SUB}/{path}"), body).await.expect("an answer")
     }
 
     /// Expects a refusal with this code and these words.
-    pub async fn refused(&self, path: &str, body: &Value, code: u16, words: &str) {
+    pub(crate) async fn refused(&self, path: &str, body: &Value, code: u16, words: &str) {
         let answer = self.put(path, body).await;
         assert!(answer.status == code && answer.text().contains(words), "{path}: {} {}", answer.status, answer.text());
         assert_eq!(answer.json()["kind"], "Status", "{path}");
     }
 
-    pub async fn accepted(&self, path: &str, body: &Value) {
+    pub(crate) async fn accepted(&self, path: &str, body: &Value) {
         let answer = self.put(path, body).await;
         assert_eq!((answer.status, answer.text().as_str()), (202, ""), "{path}");
     }
