@@ -45,7 +45,8 @@ pub struct Change<K> {
     pub new: Option<Arc<K>>,
 }
 
-/// Shared: clones show the same objects. It is filled for as long as somebody polls [`Cache::follow`].
+/// Shared: clones show the same objects. It is filled for as long as somebody polls [`Cache::follow`]. What it shows of
+/// an object is everything but `managedFields`.
 #[derive(Debug)]
 pub struct Cache<K> {
     objects: Arc<RwLock<BTreeMap<Key, Arc<K>>>>,
@@ -92,13 +93,19 @@ impl<K> Cache<K> {
 impl<K: Resource> Cache<K> {
     /// Shows what this process wrote before the watch says so. It only replaces an older state of the same object: one
     /// that is gone does not come back, and what the watch brought in the meantime stays.
-    pub fn wrote(&self, object: K) {
+    pub fn wrote(&self, mut object: K) {
+        slim(&mut object);
         let mut objects = self.objects.write();
         let Some(there) = objects.get_mut(&Key::of(&object)) else { return };
         if there.meta().uid == object.meta().uid && is_newer(&object, &**there) {
             *there = Arc::new(object);
         }
     }
+}
+
+/// Who wrote which field takes more room than the fields, and no controller asks.
+fn slim(object: &mut impl Resource) {
+    object.meta_mut().managed_fields = None;
 }
 
 /// Versions are numbers here; whatever else they may be is not compared.
@@ -143,7 +150,8 @@ impl<K: Resource> Follower<K> {
             }
             match self.events.next().await? {
                 Event::Restarted => self.unseen = self.cache.objects.read().keys().cloned().collect(),
-                Event::Applied(Whole(object)) => {
+                Event::Applied(Whole(mut object)) => {
+                    slim(&mut object);
                     let (key, new) = (Key::of(&object), Arc::new(object));
                     self.unseen.remove(&key);
                     return Some(self.apply(key, new));
