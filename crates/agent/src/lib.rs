@@ -11,6 +11,7 @@
 mod cgroup;
 mod cloud_init;
 mod iso;
+pub mod network;
 mod node;
 mod server;
 mod vm;
