@@ -72,10 +72,7 @@ impl Inner {
         let mut has_added = self.look_at_default(&ours).await;
         let mut seen = HashSet::new();
         for device in found.iter().filter(|device| describe::is_shown(device)) {
-            let object = describe::find(&ours, device).map_or_else(
-                || describe::new_object(NAMESPACE, &self.node_name, device),
-                |object| BlockDevice::clone(object),
-            );
+            let object = find_or_new(&ours, &self.node_name, device);
             seen.insert(object.name_any());
             has_added |= self.look_at_disk(object, device).await;
         }
@@ -102,7 +99,7 @@ impl Inner {
     }
 
     /// Brings one disk to what its object asks for, and says how it is.
-    async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
+    pub(super) async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
         let before = object.clone();
         let name = object.name_any();
         let is_wanted = object.spec.provision == Some(true);
@@ -207,6 +204,14 @@ impl Inner {
                 tracing::warn!(disk = object.name_any(), error = %Chain(&error), "a disk's object cannot be written")
             }
         }
+    }
+}
+
+/// The object of a disk, or the one that it should have.
+pub(super) fn find_or_new(objects: &[Arc<BlockDevice>], node: &str, device: &Device) -> BlockDevice {
+    match describe::find(objects, device) {
+        Some(object) => BlockDevice::clone(object),
+        None => describe::new_object(NAMESPACE, node, device),
     }
 }
 
