@@ -225,8 +225,9 @@ impl Inner {
 
     async fn reconcile(self: Arc<Self>, work: Work) -> Result<(), Error> {
         match work {
-            Work::Claim(key) => self.reconcile_claim(&key).await,
-            Work::Volume(name) => self.reconcile_volume(&name).await,
+            // A step may be a large one; most are not.
+            Work::Claim(key) => Box::pin(self.reconcile_claim(&key)).await,
+            Work::Volume(name) => Box::pin(self.reconcile_volume(&name)).await,
         }
     }
 

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::claims::Claims;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
+use crate::volume_claims::VolumeClaims;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inventory {
@@ -59,13 +60,17 @@ impl Inventory {
         client: &Client,
         machines: &Arc<Machines>,
         scheduler: &Arc<Scheduler>,
+        claims: &Arc<VolumeClaims>,
         tasks: &mut Tasks,
     ) {
         let all = || (client.clone(), Arc::clone(machines), Arc::clone(scheduler));
-        let (client, told, _) = all();
+        let ((client, told, _), also_told) = (all(), Arc::clone(claims));
         tasks.spawn(each(client, self.machines.clone(), move |change| {
-            let told = Arc::clone(&told);
-            async move { told.machine_changed(&change).await }
+            let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));
+            async move {
+                also_told.machine_changed(&change).await;
+                told.machine_changed(&change).await;
+            }
         }));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.instances.clone(), move |change| {
@@ -76,9 +81,9 @@ impl Inventory {
             }
         }));
         let (client, machines, scheduler) = all();
-        tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler)));
+        tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, claims)));
         let (client, machines, scheduler) = all();
-        tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler)));
+        tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, claims)));
         let (client, _, told) = all();
         tasks.spawn(each(client, self.nodes.clone(), move |change| {
             let told = Arc::clone(&told);
@@ -105,12 +110,16 @@ impl Inventory {
 fn claim_changed<K>(
     machines: Arc<Machines>,
     scheduler: Arc<Scheduler>,
-) -> impl Fn(Change<K>) -> BoxFuture<'static, ()> + Send {
+    claims: &Arc<VolumeClaims>,
+) -> impl Fn(Change<K>) -> BoxFuture<'static, ()> + Send + use<K> {
+    let claims = Arc::clone(claims);
     move |change| {
         let (machines, scheduler, key) = (Arc::clone(&machines), Arc::clone(&scheduler), change.key);
+        let claims = Arc::clone(&claims);
         async move {
             scheduler.retry().await;
             machines.claim_changed(&key).await;
+            claims.claim_changed(&key).await;
         }
         .boxed()
     }

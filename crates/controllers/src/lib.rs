@@ -24,6 +24,7 @@ mod schedule;
 mod service_account;
 mod token_secret;
 mod virtual_machine;
+mod volume_claims;
 
 use croft_reconcile::{Events, Tasks};
 use kube::Client;
@@ -34,6 +35,7 @@ use crate::inventory::Inventory;
 use crate::objects::Everything;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
+use crate::volume_claims::VolumeClaims;
 
 /// Who the managed fields say it was; tools know to look past it.
 const MANAGER: &str = "kube-controller-manager";
@@ -63,9 +65,10 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let inventory = Inventory::default();
     let (events, told) = Events::channel(client.clone(), "virtualmachine-controller");
     let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
-    let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events);
+    let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
+    let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events);
     let mut watches = Tasks::default();
-    inventory.follow(client, &machines, &scheduler, &mut watches);
+    inventory.follow(client, &machines, &scheduler, &claims, &mut watches);
     watches.spawn(told);
     let stopped = stop.clone();
     tasks.spawn(async move {
@@ -81,4 +84,5 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     });
     tasks.spawn(machines.run(machine_keys, stop.clone()));
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
+    tasks.spawn(claims.run(claim_keys, stop.clone()));
 }

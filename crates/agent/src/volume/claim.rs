@@ -340,7 +340,7 @@ impl Inner {
     async fn overcommit(&self) -> Result<u64, kube::Error> {
         let settings: kube::Api<croft_api::harvester::Setting> = kube::Api::all(self.client.clone());
         let setting = absent_is_none(settings.get("overcommit-config").await)?;
-        let setting = setting.as_ref().map(|setting| setting.effective()).unwrap_or_default();
+        let setting = setting.as_ref().map(croft_api::harvester::Setting::effective).unwrap_or_default();
         let value: Option<serde_json::Value> = serde_json::from_str(setting).ok();
         Ok(value.and_then(|value| value.get("storage")?.as_u64()).unwrap_or(DEFAULT_OVERCOMMIT))
     }

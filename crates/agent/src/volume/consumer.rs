@@ -20,12 +20,12 @@ pub(super) struct Consumer {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Spec {
-    volumes: Option<Vec<Volume>>,
+    volumes: Option<Vec<Source>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Volume {
+struct Source {
     persistent_volume_claim: Option<Claim>,
     data_volume: Option<DataVolume>,
     ephemeral: Option<Ephemeral>,

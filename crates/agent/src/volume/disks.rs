@@ -79,7 +79,7 @@ impl Inner {
         let default = describe::default_name(&self.node_name);
         for object in ours.iter().filter(|object| !seen.contains(&object.name_any()) && object.name_any() != default) {
             let mut gone = BlockDevice::clone(object);
-            gone.status.state = "Inactive".to_owned();
+            "Inactive".clone_into(&mut gone.status.state);
             self.write_disk(&gone, Some(object)).await;
         }
         has_added
@@ -109,11 +109,11 @@ impl Inner {
         match (is_wanted, pool) {
             (true, Some(pool)) => {
                 self.keep_pool(&object, pool, false);
-                object.status.tags = object.spec.tags.clone();
+                object.status.tags.clone_from(&object.spec.tags);
             }
             (true, None) => has_added = self.provision(&mut object, device).await,
             (false, Some(pool)) => self.unprovision(&mut object, pool).await,
-            (false, None) => object.status.provision_phase = UNPROVISIONED.to_owned(),
+            (false, None) => UNPROVISIONED.clone_into(&mut object.status.provision_phase),
         }
         let is_new = before.metadata.uid.is_none();
         self.write_disk(&object, (!is_new).then_some(&before)).await;
@@ -143,8 +143,8 @@ impl Inner {
         match blocking(move || Pool::open_device(&id, &path, &mount, overwrite)).await {
             Ok(pool) => {
                 tracing::info!(disk = %device.path.display(), pool = name, "a disk was added");
-                object.status.provision_phase = PROVISIONED.to_owned();
-                object.status.tags = object.spec.tags.clone();
+                PROVISIONED.clone_into(&mut object.status.provision_phase);
+                object.status.tags.clone_from(&object.spec.tags);
                 describe::mounted(object, &pool);
                 self.keep_pool(object, Arc::new(pool), false);
                 set_condition(object, "Mounted", true, "", "");
@@ -167,7 +167,7 @@ impl Inner {
 
     async fn unprovision(&self, object: &mut BlockDevice, pool: Arc<Pool>) {
         self.keep_pool(object, Arc::clone(&pool), true);
-        object.status.provision_phase = UNPROVISIONING.to_owned();
+        UNPROVISIONING.clone_into(&mut object.status.provision_phase);
         let closing = blocking(move || {
             let left = pool.volumes().map_err(|error| Chain(&error).to_string())?;
             if left.is_empty() {
@@ -179,7 +179,7 @@ impl Inner {
         match closing.await {
             Ok(()) => {
                 self.pools.remove(&object.name_any());
-                object.status.provision_phase = UNPROVISIONED.to_owned();
+                UNPROVISIONED.clone_into(&mut object.status.provision_phase);
                 object.status.tags.clear();
                 set_condition(object, "Mounted", false, "", "");
                 set_condition(object, "AddedToNode", false, "", "");
@@ -201,7 +201,7 @@ impl Inner {
             Ok(_) => {}
             Err(error) if is_conflict(&error) => {}
             Err(error) => {
-                tracing::warn!(disk = object.name_any(), error = %Chain(&error), "a disk's object cannot be written")
+                tracing::warn!(disk = object.name_any(), error = %Chain(&error), "a disk's object cannot be written");
             }
         }
     }

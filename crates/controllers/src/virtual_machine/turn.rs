@@ -27,7 +27,7 @@ use super::view::{
 };
 use super::{Machines, memory_dump};
 use crate::claims::{Disks, Templates};
-use crate::patch;
+use crate::{patch, volume_claims};
 
 /// The strategy that a machine had before it was halted; Harvester starts it with that one.
 const LAST_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
@@ -190,6 +190,7 @@ impl Turn<'_> {
                 Ok(())
             }
             _ => {
+                volume_claims::release(&self.machines.client, &self.machines.inventory, &self.machine).await?;
                 let mut released = self.machine.clone();
                 released.metadata.finalizers.iter_mut().for_each(|list| list.retain(|one| one != MACHINE_FINALIZER));
                 self.patch_machine(released).await
