@@ -2,24 +2,31 @@
 //!
 //! [`run`] puts the parts together; each is given what it needs and nothing more:
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
+//! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
 //! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
 //!
 //! The agent may be killed at any instant. Guests run on, and the next start finds them again.
 //!
 //! Start reading at [`run`].
 
+mod attendance;
 mod cgroup;
 mod cloud_init;
+pub mod console;
+pub mod guest;
 mod iso;
 pub mod network;
 mod node;
+mod probe;
 mod server;
+mod streams;
 mod vm;
 pub mod volume;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use croft_pki::AgentTls;
 use croft_reconcile::Tasks;
@@ -99,10 +106,12 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
+    let guests = guest::Guests::default();
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));
-    tasks.spawn(server::serve(listener, tls, stop));
+    let services = server::Services { guests: guests.clone(), reach: Arc::new(Box::new(|_, _, _| Vec::new())) };
+    tasks.spawn(server::serve(listener, tls, services, stop));
     tasks.finish().await;
     Ok(())
 }

@@ -2,14 +2,30 @@
 //!
 //! Answers are those that the user gets: failures are `metav1.Status`, and streams are raw bytes after `101 Switching
 //! Protocols` to `croft-stream`, which the API server wraps into WebSockets.
+//!
+//! | request | what |
+//! |---|---|
+//! | `PUT /v1/vmis/{ns}/{name}/{pause,unpause,freeze,unfreeze,reset,softreboot}` | [`actions`] |
+//! | `GET …/{guestosinfo,userlist,filesystemlist}`, `vnc/screenshot`, `log` | [`views`] |
+//! | `GET …/{console,vnc,usbredir,vsock,portforward/{port}/{tcp,udp}}` | [`mod@streams`], upgraded |
+//! | `GET /metrics`, `GET /healthz` | |
 
-mod answer;
+mod actions;
+pub(crate) mod answer;
 mod listen;
+mod route;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod views;
 
 use std::convert::Infallible;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -17,16 +33,48 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use answer::{Body, text};
+use crate::guest::{Guest, Guests};
+use crate::streams::Streams;
+use answer::{Body, Failure, failure};
 pub(crate) use listen::{Tls, bind};
+use route::{Route, Subject};
 
 /// From the connection to the end of the handshake, and from there to the end of the request's head.
 const GREETING: Duration = Duration::from_secs(10);
 /// The kernel refuses connections for want of descriptors or memory; trying at once again would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Where a port of a guest is reached from this host, best first.
+pub(crate) type Reach = Box<dyn Fn(&Guest, u16, Transport) -> Vec<SocketAddr> + Send + Sync>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// What the requests are about.
+pub(crate) struct Services {
+    pub(crate) guests: Guests,
+    pub(crate) reach: Arc<Reach>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("guests", &self.guests).finish_non_exhaustive()
+    }
+}
+
+/// What all requests share.
+struct Server {
+    services: Services,
+    streams: Streams,
+    thaws: actions::Thaws,
+}
+
 /// Answers requests until `stop`; open streams are cut then.
-pub(crate) async fn serve(listener: TcpListener, tls: Tls, stop: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, tls: Tls, services: Services, stop: CancellationToken) {
+    let server = Arc::new(Server { services, streams: Streams::new(stop.clone()), thaws: actions::Thaws::default() });
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -35,7 +83,8 @@ pub(crate) async fn serve(listener: TcpListener, tls: Tls, stop: CancellationTok
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = stop.clone().run_until_cancelled_owned(connection(stream, tls.clone()));
+                let connection = connection(stream, tls.clone(), Arc::clone(&server));
+                let connection = stop.clone().run_until_cancelled_owned(connection);
                 connections.spawn(async move { _ = connection.await });
             }
             Err(error) => {
@@ -46,9 +95,10 @@ pub(crate) async fn serve(listener: TcpListener, tls: Tls, stop: CancellationTok
     }
     connections.close();
     connections.wait().await;
+    server.streams.finish().await;
 }
 
-async fn connection(stream: TcpStream, tls: Tls) {
+async fn connection(stream: TcpStream, tls: Tls, server: Arc<Server>) {
     // Consoles are typed into.
     let _ = stream.set_nodelay(true);
     let stream = match tokio::time::timeout(GREETING, tls.accept(stream)).await {
@@ -57,7 +107,10 @@ async fn connection(stream: TcpStream, tls: Tls) {
         Ok(Err(error)) => return tracing::debug!(%error, "a caller was refused"),
         Err(_) => return,
     };
-    let service = service_fn(|request| async move { Ok::<_, Infallible>(answer_to(&request)) });
+    let service = service_fn(|request| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(server.answer(request).await) }
+    });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(GREETING)
@@ -68,9 +121,37 @@ async fn connection(stream: TcpStream, tls: Tls) {
     }
 }
 
-fn answer_to(request: &Request<Incoming>) -> Response<Body> {
-    match (request.method(), request.uri().path()) {
-        (&Method::GET, "/healthz") => text("ok"),
-        (_, path) => answer::failure(&answer::Failure::not_found(format!("the agent has no {path}"))),
+impl Server {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let answered = match Route::of(&request) {
+            Ok(route) => self.dispatch(route, request).await,
+            Err(refusal) => Err(refusal),
+        };
+        answered.unwrap_or_else(|refusal| failure(&refusal))
+    }
+
+    async fn dispatch(&self, route: Route, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
+        match route {
+            Route::Health => Ok(answer::text("ok")),
+            Route::Act(subject, action) => {
+                let guest = self.guest(&subject, Failure::conflict)?;
+                actions::run(&guest, action, request.into_body(), &self.thaws).await?;
+                Ok(answer::empty())
+            }
+            Route::View(subject, view) => {
+                let guest = self.guest(&subject, Failure::conflict)?;
+                views::answer(&guest, view, request.uri().query()).await
+            }
+            Route::Stream(subject, kind) => {
+                // KubeVirt's own word for consoles of a machine that does not run yet: clients wait on this code alone.
+                let guest = self.guest(&subject, |_, message| Failure::bad_request(message))?;
+                streams::begin(&self.streams, &self.services.reach, guest, kind, request).await
+            }
+        }
+    }
+
+    fn guest(&self, subject: &Subject, refuse: fn(&str, &str) -> Failure) -> Result<Arc<Guest>, Failure> {
+        let guest = self.services.guests.get(&subject.namespace, &subject.name);
+        guest.ok_or_else(|| refuse(&subject.name, "VMI is not running"))
     }
 }

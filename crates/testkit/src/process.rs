@@ -100,7 +100,7 @@ impl Drop for Process {
     }
 }
 
-/// Kills every process whose command line names the path, which must be one that nobody else could name.
+/// Kills every process whose command line or environment names the path, which must be one that nobody else could name.
 pub(crate) fn kill_all_naming(path: &Path) {
     let Ok(entries) = std::fs::read_dir("/proc") else { return };
     let wanted = path.to_string_lossy();
@@ -109,8 +109,11 @@ pub(crate) fn kill_all_naming(path: &Path) {
         else {
             continue;
         };
-        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if String::from_utf8_lossy(&command).contains(&*wanted) {
+        let names = |file: &str| {
+            let text = std::fs::read(entry.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&text).contains(&*wanted)
+        };
+        if names("cmdline") || names("environ") {
             // One that has just ended is as good as killed.
             let _ = kill_process(pid, Signal::KILL);
         }

@@ -44,8 +44,10 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
-    pub(crate) fn conflict(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, message)
+    /// The state of an instance does not allow it; the words around the message are Kubernetes'.
+    pub(crate) fn conflict(name: &str, message: &str) -> Self {
+        let resource = "virtualmachineinstance.kubevirt.io";
+        Self::new(StatusCode::CONFLICT, format!("Operation cannot be fulfilled on {resource} \"{name}\": {message}"))
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {

@@ -46,7 +46,8 @@ pub(super) fn add(args: &mut Arguments, machine: &Machine) -> Result<(), SpecErr
         args.json("-device", &json!({ "driver": "virtio-serial-pci", "id": "serial-bus" }));
         args.socket_chardev("agent", socket, None)?;
         let port = json!({
-            "driver": "virtserialport", "bus": "serial-bus.0", "chardev": "agent", "name": "org.qemu.guest_agent.0",
+            "driver": "virtserialport", "id": "agent", "bus": "serial-bus.0", "chardev": "agent",
+            "name": "org.qemu.guest_agent.0",
         });
         args.json("-device", &port);
     }
