@@ -21,11 +21,13 @@ use futures::future::BoxFuture;
 use kube::Client;
 use parking_lot::RwLock;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
 use crate::probe;
 use crate::server::Reach;
 use crate::streams::Place;
+use crate::vm::Running;
 use credentials::Credentials;
 pub use facts::{Facts, Readiness};
 
@@ -39,15 +41,16 @@ pub struct Guest {
     pub pid: u32,
     pub qmp: Qmp,
     /// None if the machine has no channel for one.
-    pub agent: Option<Agent>,
+    pub agent: Option<Arc<Agent>>,
     /// None if the machine has no serial port.
     pub console: Option<Console>,
     pub has_display: bool,
     /// The sockets of the ports that a user's USB devices can be put into.
     pub usb_ports: Vec<PathBuf>,
     pub vsock_cid: Option<u32>,
-    /// The taps of its interfaces, by their names in the spec; none for those of QEMU's own network.
-    pub taps: BTreeMap<String, String>,
+    /// None in tests.
+    pub(crate) machine: Option<Arc<Running>>,
+    gone: CancellationToken,
     pub(crate) screen: Place,
     pub(crate) usb_places: Vec<Place>,
     pub(crate) life: Box<dyn Life>,
@@ -56,18 +59,18 @@ pub struct Guest {
 
 /// What whoever starts a machine knows of it.
 #[derive(Debug)]
-pub struct Introduction {
+pub(crate) struct Introduction {
     pub namespace: String,
     pub name: String,
     pub uid: String,
     pub pid: u32,
     pub qmp: Qmp,
-    pub agent_socket: Option<PathBuf>,
+    pub agent: Option<Arc<Agent>>,
     pub console: Option<Console>,
     pub has_display: bool,
     pub usb_ports: Vec<PathBuf>,
     pub vsock_cid: Option<u32>,
-    pub taps: BTreeMap<String, String>,
+    pub machine: Option<Arc<Running>>,
     pub life: Box<dyn Life>,
 }
 
@@ -80,20 +83,21 @@ pub trait Life: fmt::Debug + Send + Sync {
 }
 
 impl Guest {
-    pub fn new(introduction: Introduction) -> Self {
+    pub(crate) fn new(introduction: Introduction) -> Self {
         Self {
             namespace: introduction.namespace,
             name: introduction.name,
             uid: introduction.uid,
             pid: introduction.pid,
             qmp: introduction.qmp,
-            agent: introduction.agent_socket.as_deref().map(Agent::new),
+            agent: introduction.agent,
             console: introduction.console,
             has_display: introduction.has_display,
             usb_places: introduction.usb_ports.iter().map(|_| Place::default()).collect(),
             usb_ports: introduction.usb_ports,
             vsock_cid: introduction.vsock_cid,
-            taps: introduction.taps,
+            machine: introduction.machine,
+            gone: CancellationToken::new(),
             life: introduction.life,
             screen: Place::default(),
             facts: watch::Sender::default(),
@@ -102,6 +106,11 @@ impl Guest {
 
     pub fn facts(&self) -> watch::Receiver<Facts> {
         self.facts.subscribe()
+    }
+
+    /// Cancelled when its machine is no longer served, be it that it ended or that another connection to it is made.
+    pub(crate) fn gone(&self) -> &CancellationToken {
+        &self.gone
     }
 
     /// Changes what is known; those who wait are woken only if it is something new.
@@ -116,46 +125,36 @@ impl Guest {
 
 /// The guests of this node. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Guests(Arc<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    by_name: RwLock<BTreeMap<(String, String), Arc<Guest>>>,
-    changes: watch::Sender<u64>,
-}
+pub struct Guests(Arc<RwLock<BTreeMap<(String, String), Arc<Guest>>>>);
 
 impl Guests {
     /// One of the same name, which has ended, makes room.
     pub fn arrive(&self, guest: Guest) -> Arc<Guest> {
         let guest = Arc::new(guest);
         let key = (guest.namespace.clone(), guest.name.clone());
-        self.0.by_name.write().insert(key, Arc::clone(&guest));
-        self.0.changes.send_modify(|count| *count += 1);
+        if let Some(before) = self.0.write().insert(key, Arc::clone(&guest)) {
+            before.gone.cancel();
+        }
         guest
     }
 
     /// Nothing if another run of the same name is there by now.
-    pub fn leave(&self, guest: &Guest) {
-        let key = (guest.namespace.clone(), guest.name.clone());
-        let mut by_name = self.0.by_name.write();
-        if by_name.get(&key).is_some_and(|there| there.uid == guest.uid) {
-            by_name.remove(&key);
-            drop(by_name);
-            self.0.changes.send_modify(|count| *count += 1);
+    pub fn leave(&self, namespace: &str, name: &str, uid: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        let mut by_name = self.0.write();
+        if by_name.get(&key).is_some_and(|there| there.uid == uid)
+            && let Some(guest) = by_name.remove(&key)
+        {
+            guest.gone.cancel();
         }
     }
 
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Guest>> {
-        self.0.by_name.read().get(&(namespace.to_owned(), name.to_owned())).cloned()
+        self.0.read().get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
     pub fn all(&self) -> Vec<Arc<Guest>> {
-        self.0.by_name.read().values().cloned().collect()
-    }
-
-    /// Woken whenever a guest comes or goes.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changes.subscribe()
+        self.0.read().values().cloned().collect()
     }
 }
 

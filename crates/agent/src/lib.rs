@@ -2,6 +2,7 @@
 //!
 //! [`run`] puts the parts together; each is given what it needs and nothing more:
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
+//! - `workload` starts what runs guests: `vm` on [`volume`]s;
 //! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
 //! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
 //!
@@ -22,17 +23,19 @@ mod server;
 mod streams;
 mod vm;
 pub mod volume;
+mod workload;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use croft_pki::AgentTls;
 use croft_reconcile::Tasks;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+use crate::guest::Guests;
 
 pub use node::{Accelerator, Aspect, Finding, Health};
 
@@ -91,12 +94,26 @@ pub enum AgentError {
 /// Runs the agent until `stop`; its guests run on. What a node lacks is said in its conditions, and is no error.
 pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentError> {
     prepare_directory(&config.run_dir)?;
+    let machines_dir = config.run_dir.join("vms");
+    prepare_directory(&machines_dir)?;
     let listener = server::bind(config.listen).await?;
     let port = listener_port(&listener, config.listen)?;
     let tls = server::Tls::new(config.identity)?;
 
     let health = Health::default();
     let accelerator = Accelerator::probe(&config.qemu, &config.data_dir, health.clone());
+    let guests = Guests::default();
+    let workload = workload::Workload {
+        client: config.client.clone(),
+        node_name: config.node_name.clone(),
+        data_dir: config.data_dir.clone(),
+        machines_dir,
+        qemu: config.qemu,
+        accelerator: accelerator.clone(),
+        health: health.clone(),
+        guests: guests.clone(),
+        lease_changes: tokio::sync::watch::Sender::default(),
+    };
     let registration = node::Registration {
         client: config.client,
         name: config.node_name,
@@ -106,11 +123,11 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
-    let guests = guest::Guests::default();
+    let services = server::Services { guests, reach: workload.reach() };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));
-    let services = server::Services { guests: guests.clone(), reach: Arc::new(Box::new(|_, _, _| Vec::new())) };
+    tasks.spawn(workload.run(stop.clone()));
     tasks.spawn(server::serve(listener, tls, services, stop));
     tasks.finish().await;
     Ok(())

@@ -143,7 +143,7 @@ async fn question(guest: &Guest, probe: &Probe, reach: &Reach) -> Result<(), Str
 }
 
 fn agent(guest: &Guest) -> Result<&Agent, String> {
-    guest.agent.as_ref().ok_or_else(|| "the machine has no channel for a guest agent".to_owned())
+    guest.agent.as_deref().ok_or_else(|| "the machine has no channel for a guest agent".to_owned())
 }
 
 /// In the guest, without a shell; what counts is the exit code.

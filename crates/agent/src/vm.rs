@@ -45,7 +45,7 @@ use actor::Actor;
 use host::Host;
 use registry::Registry;
 
-pub use running::{CommandError, GuestFacts, Running};
+pub use running::{GuestFacts, Running};
 
 /// How often the state of machines that are no more is looked for.
 const SWEEP: Duration = Duration::from_hours(1);

@@ -42,6 +42,7 @@ impl Drop for NodeDirs {
     fn drop(&mut self) {
         // Guests outlive the server by design; all of them name this directory.
         crate::process::kill_all_naming(self.run_dir.path());
+        remove_cgroups(self.run_dir.path());
         // Nothing is mounted there if the file system clones files itself. What is still open goes with its process.
         let _ = Command::new("umount").args(["--lazy", "--quiet"]).arg(&self.pool).output();
     }
@@ -138,6 +139,20 @@ impl Deref for Croft {
 
     fn deref(&self) -> &Endpoint {
         &self.endpoint
+    }
+}
+
+/// The node's control groups are named after its run directory; those of killed guests are empty in a moment.
+fn remove_cgroups(run_dir: &Path) {
+    let name = format!("croft-{}", run_dir.file_name().unwrap_or_default().to_string_lossy());
+    let Ok(hierarchies) = std::fs::read_dir("/sys/fs/cgroup") else { return };
+    let roots = hierarchies.flatten().map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
+    for group in roots.map(|root| root.join(&name)).filter(|group| group.is_dir()) {
+        let children = std::fs::read_dir(&group).into_iter().flatten().flatten().map(|entry| entry.path());
+        for dir in children.filter(|path| path.is_dir()).chain([group.clone()]) {
+            // Only an empty one can be removed; a leftover harms nobody.
+            let _ = std::fs::remove_dir(dir);
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! What is known of a guest from inside, and how the status of its object shows it.
 
+use std::net::IpAddr;
+
 use croft_api::kubevirt::{
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOsInfo, VirtualMachineInstanceNetworkInterface,
-    VirtualMachineInstanceStatus,
+    condition,
 };
 use croft_qemu::qga::answers::{Interface, OsInfo};
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-const AGENT_CONNECTED: &str = "AgentConnected";
-const CREDENTIALS: &str = "AccessCredentialsSynchronized";
+use crate::vm::GuestFacts;
+
 /// What KubeVirt says of an interface, by who knows it.
 const FROM_HOST: &str = "domain";
 const FROM_BOTH: &str = "domain, guest-agent";
@@ -23,6 +23,8 @@ const MAX_TEXT: usize = 256;
 /// What is known of a guest from inside.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
+    /// Whether the agent's channel has been looked at. Until then nothing here is news.
+    pub is_known: bool,
     pub is_agent_connected: bool,
     pub os: Option<OsInfo>,
     pub interfaces: Vec<Interface>,
@@ -43,50 +45,56 @@ pub enum Readiness {
 }
 
 impl Facts {
-    /// Puts into a status what is known from inside. Its interfaces must be those of the spec, in the spec's order, with
-    /// the addresses that the host knows; conditions that have no reason to be there are removed.
-    pub fn show(&self, status: &mut VirtualMachineInstanceStatus) {
-        self.show_conditions(status);
-        status.guest_os_info = self.os.as_ref().map(os_info).unwrap_or_default();
-        status.fs_freeze_status = self.is_frozen.then(|| "frozen".to_owned());
-        self.show_interfaces(&mut status.interfaces);
+    /// As the object's writer wants it. `leases` are what the host itself knows of the interfaces: their MAC addresses,
+    /// and the addresses that they were given.
+    pub(crate) fn told(&self, leases: &[(String, Vec<IpAddr>)]) -> GuestFacts {
+        GuestFacts {
+            conditions: self.conditions(),
+            os: self.os.as_ref().map(os_info).unwrap_or_default(),
+            interfaces: self.interfaces(leases),
+            readiness: self.readiness.as_ref().map(|readiness| match readiness {
+                Readiness::Ready => Ok(()),
+                Readiness::NotReady(why) => Err(why.clone()),
+            }),
+            fs_freeze_status: self.is_frozen.then(|| "frozen".to_owned()),
+        }
     }
 
-    fn show_conditions(&self, status: &mut VirtualMachineInstanceStatus) {
-        let connected = self.is_agent_connected.then_some(("True", None, None));
-        set_condition(status, AGENT_CONNECTED, connected);
-        let credentials = self.credentials.as_ref().map(|outcome| match outcome {
-            Ok(()) => ("True", None, None),
-            Err(message) => ("False", None, Some(message.as_str())),
+    fn conditions(&self) -> Vec<VirtualMachineInstanceCondition> {
+        let condition = |type_: &str, is_true: bool, message: Option<&String>| VirtualMachineInstanceCondition {
+            type_: type_.to_owned(),
+            status: if is_true { "True" } else { "False" }.to_owned(),
+            message: message.cloned(),
+            ..VirtualMachineInstanceCondition::default()
+        };
+        let connected = self.is_agent_connected.then(|| condition(condition::AGENT_CONNECTED, true, None));
+        let credentials = self.credentials.as_ref().map(|outcome| {
+            condition(condition::ACCESS_CREDENTIALS_SYNCHRONIZED, outcome.is_ok(), outcome.as_ref().err())
         });
-        set_condition(status, CREDENTIALS, credentials);
+        connected.into_iter().chain(credentials).collect()
     }
 
-    fn show_interfaces(&self, shown: &mut Vec<VirtualMachineInstanceNetworkInterface>) {
-        shown.retain(|interface| interface.name.is_some());
-        for interface in shown.iter_mut() {
-            let mac = interface.mac.as_deref().unwrap_or_default();
+    /// One for each lease, with what the guest says of it; then those that only the guest knows.
+    fn interfaces(&self, leases: &[(String, Vec<IpAddr>)]) -> Vec<VirtualMachineInstanceNetworkInterface> {
+        let mut shown = Vec::new();
+        for (mac, addresses) in leases {
             let inside = self.interfaces.iter().find(|inside| inside.hardware_address.eq_ignore_ascii_case(mac));
-            let Some(inside) = inside.filter(|_| !mac.is_empty()) else {
-                interface.info_source = Some(FROM_HOST.to_owned());
-                interface.interface_name = None;
-                continue;
+            let mut interface = VirtualMachineInstanceNetworkInterface {
+                mac: Some(mac.clone()),
+                interface_name: inside.map(|inside| short(&inside.name)),
+                info_source: Some(if inside.is_some() { FROM_BOTH } else { FROM_HOST }.to_owned()),
+                ..VirtualMachineInstanceNetworkInterface::default()
             };
-            interface.interface_name = Some(short(&inside.name));
-            interface.info_source = Some(FROM_BOTH.to_owned());
-            let known = std::mem::take(&mut interface.ip_addresses);
-            set_addresses(interface, addresses(inside), known);
+            let known = addresses.iter().map(ToString::to_string).collect();
+            set_addresses(&mut interface, inside.map(self::addresses).unwrap_or_default(), known);
+            shown.push(interface);
         }
         let is_shown =
-            |mac: &str| shown.iter().any(|one| one.mac.as_deref().is_some_and(|m| m.eq_ignore_ascii_case(mac)));
-        let others: Vec<_> = self
-            .interfaces
-            .iter()
-            .take(MAX_INTERFACES)
-            .filter(|inside| inside.name != "lo" && !is_shown(&inside.hardware_address))
-            .map(guest_only)
-            .collect();
-        shown.extend(others);
+            |inside: &Interface| leases.iter().any(|(mac, _)| mac.eq_ignore_ascii_case(&inside.hardware_address));
+        let others =
+            self.interfaces.iter().take(MAX_INTERFACES).filter(|inside| inside.name != "lo" && !is_shown(inside));
+        shown.extend(others.map(guest_only));
+        shown
     }
 }
 
@@ -142,34 +150,6 @@ fn short(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect()
 }
 
-/// Sets, changes or removes a condition; the time of its last change is kept if it has not changed.
-pub(crate) fn set_condition(
-    status: &mut VirtualMachineInstanceStatus,
-    type_: &str,
-    wanted: Option<(&str, Option<&str>, Option<&str>)>,
-) {
-    let Some((value, reason, message)) = wanted else {
-        status.conditions.retain(|condition| condition.type_ != type_);
-        return;
-    };
-    let there = status.conditions.iter().position(|condition| condition.type_ == type_);
-    let mut condition = there.map(|index| status.conditions[index].clone()).unwrap_or_default();
-    if condition.status != value {
-        condition.last_transition_time = Some(Time(Timestamp::now()));
-    }
-    let condition = VirtualMachineInstanceCondition {
-        type_: type_.to_owned(),
-        status: value.to_owned(),
-        reason: reason.map(str::to_owned),
-        message: message.map(str::to_owned),
-        ..condition
-    };
-    match there {
-        Some(index) => status.conditions[index] = condition,
-        None => status.conditions.push(condition),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use croft_qemu::qga::answers::IpAddress;
@@ -184,18 +164,9 @@ mod tests {
         Interface { name: name.to_owned(), hardware_address: mac.to_owned(), ip_addresses }
     }
 
-    fn of_spec(name: &str, mac: &str, addresses: &[&str]) -> VirtualMachineInstanceNetworkInterface {
-        VirtualMachineInstanceNetworkInterface {
-            name: Some(name.to_owned()),
-            mac: Some(mac.to_owned()),
-            ip_addresses: addresses.iter().map(ToString::to_string).collect(),
-            ..VirtualMachineInstanceNetworkInterface::default()
-        }
-    }
-
     #[test]
-    fn interfaces_of_the_spec_come_first_and_the_guests_own_follow() {
-        let facts = Facts {
+    fn interfaces_of_the_machine_come_first_and_the_guests_own_follow() {
+        let mut facts = Facts {
             interfaces: vec![
                 inside("lo", "00:00:00:00:00:00", &["127.0.0.1"]),
                 inside("docker0", "02:42:00:00:00:01", &["172.17.0.1"]),
@@ -203,61 +174,45 @@ mod tests {
             ],
             ..Facts::default()
         };
-        let mut status = VirtualMachineInstanceStatus {
-            interfaces: vec![
-                of_spec("default", "52:54:00:aa:00:01", &["10.0.2.15", "10.0.2.99"]),
-                of_spec("second", "52:54:00:aa:00:02", &["10.9.9.9"]),
-            ],
-            ..VirtualMachineInstanceStatus::default()
+        let lease = |mac: &str, addresses: &[&str]| {
+            (mac.to_owned(), addresses.iter().map(|address| address.parse().unwrap()).collect::<Vec<IpAddr>>())
         };
-        for _ in 0..2 {
-            facts.show(&mut status);
-            let shown: Vec<_> = status
-                .interfaces
-                .iter()
-                .map(|i| {
-                    (
-                        i.name.as_deref(),
-                        i.interface_name.as_deref(),
-                        i.info_source.as_deref().unwrap(),
-                        i.ip_addresses.join(" "),
-                    )
-                })
-                .collect();
-            assert_eq!(
-                shown,
-                [
-                    (
-                        Some("default"),
-                        Some("eth0"),
-                        "domain, guest-agent",
-                        "10.0.2.15 10.0.2.99 fd00::5 fe80::1".to_owned()
-                    ),
-                    (Some("second"), None, "domain", "10.9.9.9".to_owned()),
-                    (None, Some("docker0"), "guest-agent", "172.17.0.1".to_owned()),
-                ]
-            );
-        }
-        assert_eq!(status.interfaces[0].ip_address.as_deref(), Some("10.0.2.15"));
+        let leases =
+            [lease("52:54:00:aa:00:01", &["10.0.2.15", "10.0.2.99"]), lease("52:54:00:aa:00:02", &["10.9.9.9"])];
+        let told = facts.told(&leases).interfaces;
+        let shown: Vec<_> = told
+            .iter()
+            .map(|i| (i.interface_name.as_deref(), i.info_source.as_deref().unwrap(), i.ip_addresses.join(" ")))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Some("eth0"), "domain, guest-agent", "10.0.2.15 10.0.2.99 fd00::5 fe80::1".to_owned()),
+                (None, "domain", "10.9.9.9".to_owned()),
+                (Some("docker0"), "guest-agent", "172.17.0.1".to_owned()),
+            ]
+        );
+        assert_eq!(told[0].ip_address.as_deref(), Some("10.0.2.15"));
         // Without its agent, the guest's own interfaces are no longer known.
-        Facts::default().show(&mut status);
-        assert_eq!(status.interfaces.len(), 2);
-        assert_eq!(status.interfaces[0].info_source.as_deref(), Some("domain"));
+        facts.interfaces.clear();
+        let told = facts.told(&leases).interfaces;
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[0].info_source.as_deref(), Some("domain"));
     }
 
     #[test]
-    fn conditions_come_go_and_keep_their_time() {
-        let mut status = VirtualMachineInstanceStatus::default();
+    fn conditions_are_there_when_there_is_something_to_say() {
         let mut facts = Facts { is_agent_connected: true, ..Facts::default() };
-        facts.show(&mut status);
-        let first = status.conditions[0].clone();
-        assert_eq!((first.type_.as_str(), first.status.as_str()), ("AgentConnected", "True"));
         facts.credentials = Some(Err("no such user".to_owned()));
-        facts.show(&mut status);
-        assert_eq!(status.conditions[0], first);
-        assert_eq!(status.conditions[1].message.as_deref(), Some("no such user"));
-        Facts::default().show(&mut status);
-        assert_eq!(status.conditions, []);
+        let shown: Vec<_> = facts.told(&[]).conditions.into_iter().map(|c| (c.type_, c.status, c.message)).collect();
+        assert_eq!(
+            shown,
+            [
+                ("AgentConnected".to_owned(), "True".to_owned(), None),
+                ("AccessCredentialsSynchronized".to_owned(), "False".to_owned(), Some("no such user".to_owned())),
+            ]
+        );
+        assert_eq!(Facts::default().told(&[]).conditions, []);
     }
 
     #[test]

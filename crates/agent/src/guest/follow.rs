@@ -57,6 +57,7 @@ pub(super) async fn follow(guest: Arc<Guest>, mut credentials: Credentials) {
 
 fn forget(guest: &Guest) {
     guest.learn(|facts| {
+        facts.is_known = true;
         facts.is_agent_connected = false;
         facts.interfaces.clear();
         facts.os = None;
@@ -78,7 +79,7 @@ async fn poll(guest: &Guest, agent: &Agent, credentials: &mut Credentials) {
                 misses += 1;
                 tracing::debug!(%error, name = guest.name, "the guest's agent did not answer");
                 if misses >= MISSES {
-                    guest.learn(|facts| facts.is_agent_connected = false);
+                    forget(guest);
                 }
             }
         }
@@ -93,6 +94,7 @@ async fn ask(guest: &Guest, agent: &Agent) -> Result<(), AgentError> {
     let os = known(agent.os_info().await)?;
     let freeze = known(agent.freeze_status().await)?;
     guest.learn(|facts| {
+        facts.is_known = true;
         facts.is_agent_connected = true;
         facts.interfaces = interfaces.unwrap_or_default();
         facts.os = os;

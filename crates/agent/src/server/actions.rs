@@ -110,7 +110,7 @@ async fn freeze(guest: &Arc<Guest>, options: FreezeOptions, thaws: &Thaws) -> Re
 }
 
 fn agent(guest: &Guest) -> Result<&Agent, Failure> {
-    guest.agent.as_ref().ok_or_else(|| no_agent(guest))
+    guest.agent.as_deref().ok_or_else(|| no_agent(guest))
 }
 
 pub(super) fn no_agent(guest: &Guest) -> Failure {

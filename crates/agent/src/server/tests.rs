@@ -1,6 +1,5 @@
 //! Through TLS, with real machines: one without an operating system, and the tiny guest.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use croft_pki::Ca;
 use croft_pki::node::{NodeClient, server_name};
 use croft_qemu::accel::Accel;
 use croft_qemu::process::{Confinement, Launch, Process};
+use croft_qemu::qga::Agent;
 use croft_qemu::qmp::{Qmp, QmpError};
 use croft_qemu::spec::{Disk, Format, Id, Listener, Machine, Serial, Source, Video, Vnc};
 use futures::future::BoxFuture;
@@ -122,12 +122,12 @@ impl Fixture {
             uid: machine.uuid.to_string(),
             pid: process.pid(),
             qmp: qmp.clone(),
-            agent_socket: Some(agent),
+            agent: Some(Arc::new(Agent::new(&agent))),
             console: Some(console),
             has_display: true,
             usb_ports: Vec::new(),
             vsock_cid: None,
-            taps: BTreeMap::new(),
+            machine: None,
             life: Box::new(Unsupervised(qmp.clone())),
         }));
         let (_, object) = watch::channel(Arc::new(VirtualMachineInstance { spec, ..Default::default() }));
@@ -338,7 +338,7 @@ async fn a_machine_without_an_operating_system_is_seen_and_steered() {
     fixture.machines[0].kill();
     expect_end(&mut second).await;
     assert_eq!(fixture.refusal("PUT", &format!("{vm}/pause")).await, (409, not_running.to_owned()));
-    fixture.guests.leave(&guest);
+    fixture.guests.leave("ns", "vm", &guest.uid);
     assert!(fixture.guests.all().is_empty());
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn answer(guest: &Guest, view: View, query: Option<&str>) -> Re
 /// One that was heard of: asking the others would only wait for a silence.
 fn agent(guest: &Guest) -> Result<&Agent, Failure> {
     let is_connected = guest.facts().borrow().is_agent_connected;
-    guest.agent.as_ref().filter(|_| is_connected).ok_or_else(|| no_agent(guest))
+    guest.agent.as_deref().filter(|_| is_connected).ok_or_else(|| no_agent(guest))
 }
 
 /// A screen that has gone dark comes back when the mouse is moved. A machine without one shows what it shows.

@@ -16,6 +16,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
+use super::running::Running;
 use crate::cgroup::Cgroups;
 use crate::node::Accelerator;
 
@@ -102,6 +103,13 @@ pub(crate) trait Nics: Send + Sync {
     fn unplug_all<'a>(&'a self, vmi_uid: &'a str) -> BoxFuture<'a, Result<(), String>>;
 }
 
+/// Those who look after guests that run.
+pub(crate) trait Attendance: Send + Sync {
+    /// Called before a guest is let run, so that nothing it says is lost.
+    fn arrive<'a>(&'a self, machine: &'a Arc<Running>) -> BoxFuture<'a, ()>;
+    fn leave(&self, machine: &Running);
+}
+
 /// Shared by all machines of a node.
 pub(crate) struct Host {
     pub(crate) client: Client,
@@ -116,6 +124,7 @@ pub(crate) struct Host {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) images: Arc<dyn Images>,
     pub(crate) nics: Arc<dyn Nics>,
+    pub(crate) attendance: Arc<dyn Attendance>,
     /// None where the host has none that we may write.
     pub(crate) cgroups: Option<Cgroups>,
     pub(crate) users: Arc<Users>,

@@ -1,4 +1,4 @@
-//! A machine that runs, for those who talk to it: consoles, the guest's agent, figures, and the API's commands.
+//! A machine that runs, for those who talk to it: consoles, the guest's agent, figures.
 //!
 //! Nothing here writes the object. What a command does to the guest comes back as QEMU's own event, and the machine's
 //! task tells the API; so the status is right whoever paused the guest, and by whatever way.
@@ -6,24 +6,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use croft_api::kubevirt::{
     VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOsInfo,
     VirtualMachineInstanceNetworkInterface,
 };
-use croft_qemu::qga::{Agent, AgentError, Shutdown};
-use croft_qemu::qmp::commands::Screenshot;
+use croft_qemu::qga::Agent;
 use croft_qemu::qmp::{Qmp, QmpError};
 use parking_lot::Mutex;
-use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
 
 use super::prepare::{AGENT_SOCKET, CONSOLE_SOCKET, usb_socket};
 use crate::cgroup::{Group, Usage};
-
-/// The set of descriptors that screenshots are written through.
-const SCREENSHOT_SET: u32 = 1_000_000;
 
 /// What is known of the guest from inside. Whoever asks the guest's agent sets it, whole.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,18 +41,6 @@ impl GuestFacts {
     ];
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    #[error(transparent)]
-    Qemu(#[from] QmpError),
-    #[error(transparent)]
-    Agent(#[from] AgentError),
-    #[error("cannot write the screenshot")]
-    Screenshot(#[source] std::io::Error),
-    #[error("{0}")]
-    Impossible(&'static str),
-}
-
 /// One machine that runs on this node.
 #[derive(Debug)]
 pub struct Running {
@@ -68,7 +50,7 @@ pub struct Running {
     dir: PathBuf,
     pid: u32,
     qmp: Qmp,
-    agent: Agent,
+    agent: Arc<Agent>,
     group: Option<Group>,
     object: watch::Receiver<Arc<VirtualMachineInstance>>,
     guest: Mutex<GuestFacts>,
@@ -106,7 +88,7 @@ impl Running {
             namespace: meta.namespace.unwrap_or_default(),
             name: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
-            agent: Agent::new(&parts.dir.join(AGENT_SOCKET)),
+            agent: Arc::new(Agent::new(&parts.dir.join(AGENT_SOCKET))),
             dir: parts.dir,
             pid: parts.pid,
             qmp: parts.qmp,
@@ -141,14 +123,23 @@ impl Running {
         &self.qmp
     }
 
-    /// The agent inside the guest, if there is one.
-    pub fn agent(&self) -> &Agent {
+    /// The agent inside the guest, if there is one. Its channel takes one client, so all share this one.
+    pub fn agent(&self) -> &Arc<Agent> {
         &self.agent
     }
 
     /// The serial console's socket, which one client at a time may use.
     pub fn console_socket(&self) -> PathBuf {
         self.dir.join(CONSOLE_SOCKET)
+    }
+
+    /// Where what the guest says on its serial console is kept.
+    pub fn console_log(&self) -> PathBuf {
+        self.dir.join("console.log")
+    }
+
+    pub fn has_display(&self) -> bool {
+        super::machine::has_graphics(&self.object.borrow().spec)
     }
 
     /// The sockets through which USB devices are lent, none if the machine takes none.
@@ -162,87 +153,10 @@ impl Running {
         super::prepare::vsock_cid(&self.object.borrow())
     }
 
-    /// A new connection to the screen.
-    pub async fn vnc(&self) -> Result<UnixStream, CommandError> {
-        if !super::machine::has_graphics(&self.object.borrow().spec) {
-            return Err(CommandError::Impossible("the machine has no graphics device"));
-        }
-        Ok(self.qmp.connect_vnc().await?)
-    }
-
-    /// What the screen shows, as PNG.
-    pub async fn screenshot(&self) -> Result<Vec<u8>, CommandError> {
-        if !super::machine::has_graphics(&self.object.borrow().spec) {
-            return Err(CommandError::Impossible("the machine has no graphics device"));
-        }
-        let path = self.dir.join(format!("screenshot-{}.png", uuid::Uuid::new_v4().simple()));
-        let file = std::fs::OpenOptions::new().create_new(true).write(true).open(&path);
-        let file = file.map_err(CommandError::Screenshot)?;
-        let taken = async {
-            self.qmp.add_fd(SCREENSHOT_SET, file.into()).await?;
-            let name = format!("/dev/fdset/{SCREENSHOT_SET}");
-            let dumped = self.qmp.screendump(Path::new(&name), Screenshot::Png).await;
-            // Also when the picture could not be taken.
-            let _ = self.qmp.remove_fd(SCREENSHOT_SET).await;
-            dumped?;
-            tokio::fs::read(&path).await.map_err(CommandError::Screenshot)
-        };
-        let outcome = taken.await;
-        let _ = tokio::fs::remove_file(&path).await;
-        outcome
-    }
-
-    pub async fn pause(&self) -> Result<(), CommandError> {
-        Ok(self.qmp.stop().await?)
-    }
-
-    pub async fn unpause(&self) -> Result<(), CommandError> {
-        Ok(self.qmp.cont().await?)
-    }
-
-    /// The reset button.
-    pub async fn reset(&self) -> Result<(), CommandError> {
-        Ok(self.qmp.system_reset().await?)
-    }
-
-    /// Asks the guest to reboot, by its agent if there is one, else by the power button and a reset after it.
-    pub async fn soft_reboot(&self) -> Result<(), CommandError> {
-        match self.agent.shutdown(Shutdown::Reboot).await {
-            Ok(()) => return Ok(()),
-            Err(AgentError::Absent | AgentError::Connect { .. } | AgentError::Disconnected) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let features = self.object.borrow().spec.domain.features.clone().unwrap_or_default();
-        if features.acpi.enabled == Some(false) {
-            return Err(CommandError::Impossible("the guest has neither an agent nor ACPI"));
-        }
+    /// Presses the power button; the power off that follows is half of a reboot.
+    pub async fn reboot_by_power_button(&self) -> Result<(), QmpError> {
         self.is_rebooting.store(true, Ordering::Release);
-        Ok(self.qmp.system_powerdown().await?)
-    }
-
-    /// Freezes the guest's file systems, and thaws them by itself after a while.
-    pub async fn freeze(self: &Arc<Self>, thaw_after: Option<Duration>) -> Result<(), CommandError> {
-        self.agent.freeze().await?;
-        self.edit_guest(|facts| facts.fs_freeze_status = Some("frozen".to_owned()));
-        let Some(after) = thaw_after.filter(|after| !after.is_zero()) else { return Ok(()) };
-        let machine = Arc::downgrade(self);
-        // Not owned: it ends by itself, at the latest with its wait.
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            let Some(machine) = machine.upgrade() else { return };
-            if machine.guest.lock().fs_freeze_status.is_some()
-                && let Err(error) = machine.unfreeze().await
-            {
-                tracing::warn!(vmi = %machine.name, %error, "the guest's file systems could not be thawed");
-            }
-        });
-        Ok(())
-    }
-
-    pub async fn unfreeze(&self) -> Result<(), CommandError> {
-        self.agent.thaw().await?;
-        self.edit_guest(|facts| facts.fs_freeze_status = None);
-        Ok(())
+        self.qmp.system_powerdown().await
     }
 
     /// Gives the machine up, as a failed liveness probe does. It becomes Failed, for this reason.
@@ -256,10 +170,6 @@ impl Running {
     }
 
     /// Says what is known of the guest; it reaches the object's status if it is news.
-    pub fn set_guest(&self, facts: GuestFacts) {
-        self.edit_guest(|known| *known = facts);
-    }
-
     pub fn edit_guest(&self, edit: impl FnOnce(&mut GuestFacts)) {
         let mut known = self.guest.lock();
         let before = known.clone();
