@@ -111,7 +111,8 @@ pub(super) fn choose<'a>(
     free.filter(|volume| fits(claim, volume)).min_by_key(|volume| capacity_bytes(volume))
 }
 
-fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+/// Whether a volume is what a claim asks for, or more.
+pub(super) fn fits(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let (Some(wanted), Some(offered)) = (claim.spec.as_ref(), volume.spec.as_ref()) else { return false };
     let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".to_owned());
     let modes = offered.access_modes.as_deref().unwrap_or_default();

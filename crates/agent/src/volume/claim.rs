@@ -98,6 +98,12 @@ impl Inner {
             self.events.warning(claim, "FailedBinding", &text);
             return Err(Error::NotYet(text));
         }
+        if binding::claim_of(volume).is_none() && !binding::fits(claim, volume) {
+            let name = volume.metadata.name.as_deref().unwrap_or_default();
+            let text = format!("Cannot bind to requested volume \"{name}\": it is not what the claim asks for");
+            self.events.warning(claim, "VolumeMismatch", &text);
+            return Err(Error::NotYet(text));
+        }
         if !binding::is_complete(claim) || binding::claim_of(volume).is_none() {
             self.bind(claim, volume, false).await?;
         }

@@ -304,6 +304,8 @@ async fn volumes_that_are_there_are_bound_and_kept() {
             {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}]}]}},
     });
     rig.create(&rig.persistent(), json!({"metadata": {"name": "made"}, "spec": spec})).await;
+    rig.claim("wants", "9Mi", json!({"storageClassName": "manual", "volumeName": "made"})).await;
+    rig.event("wants", "VolumeMismatch", "made").await;
     rig.claim("takes", "3Mi", json!({"storageClassName": "manual", "accessModes": ["ReadWriteOnce"]})).await;
     let claim = rig.bound("takes").await;
     assert_eq!(claim.spec.as_ref().unwrap().volume_name.as_deref(), Some("made"));
