@@ -59,6 +59,8 @@ enum Existing {
     Reconcile,
     /// Keep its spec, and have its status say what is the case.
     Report,
+    /// Keep what it has beside the fields that are wanted.
+    Refresh,
     Replace,
 }
 
@@ -116,8 +118,12 @@ async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiE
     let mut rest = Vec::new();
     for wanted in wanted {
         let target = target(server, &wanted.object)?;
-        if exists(server, &target) {
-            rest.push(wanted);
+        if let Some(stored) = server.cache.collection(target.storage_key()).get(&target.id()) {
+            // Many settings, of which a new program may change a few.
+            let stored = (wanted.existing == Existing::Refresh).then(|| stored.json());
+            if stored.is_none_or(|stored| refreshed(&stored, &wanted.object) != stored) {
+                rest.push(wanted);
+            }
             continue;
         }
         let call = Call::internal(server, &target);
@@ -158,6 +164,7 @@ async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiE
         Ok(Candidate::Untracked(match wanted.existing {
             Existing::Replace => replaced(old, &wanted.object),
             Existing::Report => reported(old, &wanted.object),
+            Existing::Refresh => refreshed(old, &wanted.object),
             Existing::Reconcile => auth::bootstrap::reconciled(old, &wanted.object).unwrap_or_else(|| old.clone()),
             Existing::Keep => old.clone(),
         }))
@@ -169,6 +176,14 @@ async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiE
 fn replaced(old: &Value, wanted: &Value) -> Value {
     let mut new = wanted.clone();
     new["metadata"] = old["metadata"].clone();
+    new
+}
+
+fn refreshed(old: &Value, wanted: &Value) -> Value {
+    let mut new = old.clone();
+    for (field, value) in wanted.as_object().into_iter().flatten().filter(|(field, _)| *field != "metadata") {
+        new[field] = value.clone();
+    }
     new
 }
 

@@ -1,6 +1,7 @@
-//! What KubeVirt's and Harvester's clients expect in every cluster: storage classes and the objects that say how the
-//! platform is configured. Their roles are among the default ones ([`crate::auth::bootstrap`]).
+//! What KubeVirt's and Harvester's clients expect in every cluster: storage classes, settings, and the objects that say
+//! how the platform is configured. Their roles are among the default ones ([`crate::auth::bootstrap`]).
 
+use croft_api::harvester::settings;
 use serde_json::{Value, json};
 
 use super::{Existing, Wanted};
@@ -17,7 +18,22 @@ pub(super) fn objects(address: &str) -> Vec<Wanted> {
     let mut wanted: Vec<Wanted> = classes.map(storage_class).map(Wanted::kept).into();
     let reporting = [kubevirt(), cdi(), cdi_config(address)];
     wanted.extend(reporting.map(|object| Wanted { object, existing: Existing::Report }));
+    let settings = settings::ALL.iter().map(|(name, default)| setting(name, default));
+    wanted.extend(settings.map(|object| Wanted { object, existing: Existing::Refresh }));
     wanted
+}
+
+/// The value is the user's; what holds without one is this program's to say, and so is its version.
+fn setting(name: &str, default: &str) -> Value {
+    let mut setting = json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting",
+        "metadata": { "name": name },
+        "default": default,
+    });
+    if name == settings::SERVER_VERSION {
+        setting["value"] = json!(settings::COMPATIBLE_WITH);
+    }
+    setting
 }
 
 fn storage_class(name: &str) -> Value {

@@ -92,7 +92,6 @@ impl Cluster {
         let mut vmi = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": name},
             "spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}, "terminationGracePeriodSeconds": 30},
-            "status": {"phase": phase, "nodeName": NODE, "conditions": conditions},
         });
         if let Some(vm) = owner {
             vmi["metadata"]["ownerReferences"] = json!([{
@@ -100,7 +99,10 @@ impl Cluster {
                 "uid": vm["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
             }]);
         }
-        self.internal(Method::POST, VMIS, &vmi).await
+        self.internal(Method::POST, VMIS, &vmi).await;
+        // What is new is pending, whoever makes it.
+        let status = json!({"status": {"phase": phase, "nodeName": NODE, "conditions": conditions}});
+        self.internal(Method::PATCH, &format!("{VMIS}/{name}"), &status).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

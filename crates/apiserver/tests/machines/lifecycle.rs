@@ -18,6 +18,10 @@ async fn kinds_are_served_right_after_the_start_and_written_once() {
     assert_eq!(config["status"]["uploadProxyURL"], cluster.endpoint.url.as_str());
     let class = cluster.get("/apis/storage.k8s.io/v1/storageclasses/harvester-longhorn").await;
     assert_eq!(class["metadata"]["annotations"]["storageclass.kubernetes.io/is-default-class"], "true");
+    let version = cluster.get("/apis/harvesterhci.io/v1beta1/settings/server-version").await;
+    assert!(version["value"].as_str().unwrap().starts_with('v'), "{version}");
+    let overcommit = cluster.get("/apis/harvesterhci.io/v1beta1/settings/overcommit-config").await;
+    assert!(overcommit["default"].as_str().unwrap().contains("memory"), "{overcommit}");
     let discovered = cluster.get("/apis/subresources.kubevirt.io/v1").await;
     assert!(discovered["resources"].as_array().unwrap().iter().any(|r| r["name"] == "virtualmachines/start"));
     let version = cluster.get("/apis/subresources.kubevirt.io/v1/version").await;
