@@ -169,7 +169,7 @@ impl Volumes {
             inner.follow(inner.volumes.clone(), keys.clone(), Inner::after_volume).boxed(),
             inner.follow(inner.classes.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
             inner.follow(inner.images.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
-            inner.follow(inner.consumers.clone(), keys.clone(), Inner::after_consumer).boxed(),
+            inner.follow(inner.consumers.clone(), keys.clone(), |_, change| Inner::after_consumer(change)).boxed(),
         ];
         for watch in watches {
             let stop = stop.clone();
@@ -264,7 +264,7 @@ impl Inner {
     }
 
     /// What a machine uses, or used.
-    fn after_consumer(&self, change: &Change<Consumer>) -> Vec<Work> {
+    fn after_consumer(change: &Change<Consumer>) -> Vec<Work> {
         let used =
             |consumer: &Option<Arc<Consumer>>| consumer.as_ref().map(|consumer| consumer.claims()).unwrap_or_default();
         let (mut old, new) = (used(&change.old), used(&change.new));

@@ -247,7 +247,7 @@ async fn a_claim_is_bound_grows_and_goes_when_nobody_uses_it() {
     .await;
     // As the agent would: what users may not do to a claim in use is the API server's business.
     rig.claims().delete("disk", &DeleteParams::default()).await.unwrap();
-    rig.volumes.0.reconcile_claim(&Key::new(NAMESPACE, "disk")).await.unwrap();
+    Box::pin(rig.volumes.0.reconcile_claim(&Key::new(NAMESPACE, "disk"))).await.unwrap();
     assert!(rig.claims().get("disk").await.unwrap().metadata.deletion_timestamp.is_some(), "held while in use");
     assert!(attached.path.exists());
     rig.end_machine("vm").await;
