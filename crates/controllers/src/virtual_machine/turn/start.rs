@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use croft_api::kubevirt::{
-    INSTANCE_FINALIZER, VirtualMachineInstance, VirtualMachineInstanceCondition,
-    VirtualMachineInstancePhaseTransitionTimestamp, condition, phase, vmi_from_vm,
+    INSTANCE_FINALIZER, VirtualMachineInstance, VirtualMachineInstanceCondition, condition, vmi_from_vm,
 };
 use croft_reconcile::failure;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -50,7 +49,6 @@ impl Turn<'_> {
     }
 
     fn prepared(&self, mut instance: VirtualMachineInstance) -> VirtualMachineInstance {
-        let now = Time(this_second());
         // Its node has to clean up before it goes.
         let finalizers = instance.metadata.finalizers.get_or_insert_default();
         if !finalizers.iter().any(|one| one == INSTANCE_FINALIZER) {
@@ -58,17 +56,12 @@ impl Turn<'_> {
         }
         let status = status_mut(&mut instance);
         status.virtual_machine_revision_name = Some(revision_name(&self.machine));
-        status.phase = Some(phase::PENDING.to_owned());
-        status.phase_transition_timestamps = vec![VirtualMachineInstancePhaseTransitionTimestamp {
-            phase: status.phase.clone(),
-            phase_transition_timestamp: Some(now.clone()),
-        }];
         status.conditions = vec![VirtualMachineInstanceCondition {
             type_: condition::READY.to_owned(),
             status: "False".to_owned(),
             reason: Some("PodNotExists".to_owned()),
             message: Some("virt-launcher pod has not yet been scheduled".to_owned()),
-            last_transition_time: Some(now),
+            last_transition_time: Some(Time(this_second())),
             last_probe_time: None,
         }];
         instance
