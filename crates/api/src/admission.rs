@@ -9,6 +9,7 @@ mod denial;
 mod image;
 mod instance;
 mod machine;
+mod migration;
 mod network;
 mod quantities;
 mod setting;
@@ -67,6 +68,7 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
     match (group, plural) {
         ("kubevirt.io", "virtualmachines") => (Some(machine::admit), Some(machine::admit_delete)),
         ("kubevirt.io", "virtualmachineinstances") => (Some(instance::admit), None),
+        ("kubevirt.io", "virtualmachineinstancemigrations") => (Some(migration::admit), None),
         ("instancetype.kubevirt.io", "virtualmachineinstancetypes" | "virtualmachineclusterinstancetypes") => {
             (Some(sizes::admit_instancetype), None)
         }

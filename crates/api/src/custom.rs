@@ -155,6 +155,7 @@ pub(crate) fn behaviour(group: &str, plural: &str, has_status: bool) -> Behaviou
     let base = Behaviour {
         admit,
         admit_delete,
+        warnings: kinds::warnings_of(group, plural),
         default: |_| {},
         unconditional_update: false,
         has_generation: true,

@@ -6,6 +6,7 @@ mod prepare;
 mod warnings;
 
 pub(crate) use convert::convert_autoscaler_to_v2;
+pub(crate) use warnings::of as warnings_of;
 
 use croft_meta::names;
 use serde_json::Value;

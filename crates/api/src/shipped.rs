@@ -306,9 +306,9 @@ pub(crate) fn find(group: &str, plural: &str) -> Option<&'static Shipped> {
     SHIPPED.iter().find(|shipped| shipped.group == group && shipped.plural == plural)
 }
 
-/// The definitions, as they are to be stored.
-pub fn shipped_definitions() -> Vec<Value> {
-    SHIPPED.iter().map(definition).collect()
+/// The definitions, as they are to be stored; each is made when it is asked for, because they are large.
+pub fn shipped_definitions() -> impl Iterator<Item = Value> {
+    SHIPPED.iter().map(definition)
 }
 
 fn definition(shipped: &Shipped) -> Value {

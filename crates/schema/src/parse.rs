@@ -1,6 +1,6 @@
 //! Reads a schema from OpenAPI v3 JSON, the `JSONSchemaProps` of a CustomResourceDefinition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
@@ -25,20 +25,32 @@ const UNSUPPORTED: [&str; 7] =
 impl Schema {
     /// Reads one schema and everything below it.
     pub fn from_json(json: &Value) -> Result<Self, SchemaError> {
+        Reader::default().read(json)
+    }
+}
+
+/// Reads a tree. Equal parts become one node: large definitions repeat a few shapes, and most leaves are alike.
+#[derive(Default)]
+struct Reader<'a> {
+    seen: HashMap<&'a Value, Arc<Schema>>,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self, json: &'a Value) -> Result<Schema, SchemaError> {
         let map = json.as_object().ok_or(SchemaError::NotAnObject)?;
         if let Some(keyword) = UNSUPPORTED.into_iter().find(|keyword| map.get(*keyword).is_some_and(is_set)) {
             return Err(SchemaError::Unsupported(keyword));
         }
         let flag = |name: &str| map.get(name) == Some(&Value::Bool(true));
-        Ok(Self {
+        Ok(Schema {
             type_name: Arc::from(""),
             ty: read_type(map)?,
             nullable: flag("nullable"),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             embedded_resource: flag("x-kubernetes-embedded-resource"),
-            properties: read_properties(map)?,
-            additional: read_additional(map)?,
-            items: map.get("items").filter(|v| is_set(v)).map(Self::from_json).transpose()?.map(Arc::new),
+            properties: self.properties(map)?,
+            additional: self.additional(map)?,
+            items: map.get("items").filter(|v| is_set(v)).map(|items| self.shared(items)).transpose()?,
             required: strings(map.get("required")),
             default: map.get("default").filter(|v| !v.is_null()).cloned(),
             list_type: read_list_type(map),
@@ -47,6 +59,29 @@ impl Schema {
             constraints: read_constraints(map)?,
             rules: map.get("x-kubernetes-validations").filter(|v| is_set(v)).cloned(),
         })
+    }
+
+    fn shared(&mut self, json: &'a Value) -> Result<Arc<Schema>, SchemaError> {
+        if let Some(known) = self.seen.get(json) {
+            return Ok(known.clone());
+        }
+        let schema = Arc::new(self.read(json)?);
+        self.seen.insert(json, schema.clone());
+        Ok(schema)
+    }
+
+    fn properties(&mut self, map: &'a Map<String, Value>) -> Result<BTreeMap<String, Arc<Schema>>, SchemaError> {
+        let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
+        properties.map(|(name, json)| Ok((name.clone(), self.shared(json)?))).collect()
+    }
+
+    fn additional(&mut self, map: &'a Map<String, Value>) -> Result<Additional, SchemaError> {
+        match map.get("additionalProperties") {
+            None | Some(Value::Null | Value::Bool(false)) => Ok(Additional::None),
+            // A map whose values are not described: their fields are unknown.
+            Some(Value::Bool(true)) => Ok(Additional::Schema(Arc::new(Schema::default()))),
+            Some(json) => Ok(Additional::Schema(self.shared(json)?)),
+        }
     }
 }
 
@@ -77,20 +112,6 @@ fn read_type(map: &Map<String, Value>) -> Result<Type, SchemaError> {
         "number" => Ok(Type::Number),
         "boolean" => Ok(Type::Boolean),
         other => Err(SchemaError::UnknownType(other.to_owned())),
-    }
-}
-
-fn read_properties(map: &Map<String, Value>) -> Result<BTreeMap<String, Arc<Schema>>, SchemaError> {
-    let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
-    properties.map(|(name, json)| Ok((name.clone(), Arc::new(Schema::from_json(json)?)))).collect()
-}
-
-fn read_additional(map: &Map<String, Value>) -> Result<Additional, SchemaError> {
-    match map.get("additionalProperties") {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(Additional::None),
-        // A map whose values are not described: their fields are unknown.
-        Some(Value::Bool(true)) => Ok(Additional::Schema(Arc::new(Schema::default()))),
-        Some(json) => Ok(Additional::Schema(Arc::new(Schema::from_json(json)?))),
     }
 }
 

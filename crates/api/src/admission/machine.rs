@@ -184,7 +184,13 @@ fn prefer_early(admission: &mut Admission<'_>) {
 pub(super) fn cluster_config(lookup: &dyn Lookup) -> ClusterConfig {
     let found = lookup.get("kubevirt.io", "kubevirts", "harvester-system", "kubevirt");
     let kubevirt: Option<KubeVirt> = found.and_then(|object| serde_json::from_value(object).ok());
-    ClusterConfig::of(kubevirt.as_ref())
+    let mut config = ClusterConfig::of(kubevirt.as_ref());
+    // Harvester keeps this one as a setting of its own.
+    let own = kubevirt.and_then(|kubevirt| kubevirt.spec.configuration.live_update_configuration?.max_hotplug_ratio);
+    if let (None, Ok(ratio)) = (own, settings::effective(lookup, "max-hotplug-ratio").parse()) {
+        config.max_hotplug_ratio = ratio;
+    }
+    config
 }
 
 /// The plural that a matcher names, and the namespace to look in.

@@ -1,10 +1,11 @@
-//! Texts for `Warning` headers: kinds that are kept faithfully while nothing in Croft acts on them yet.
+//! Texts for `Warning` headers: fields that are deprecated, and kinds that are kept faithfully while nothing in Croft
+//! acts on them yet.
 
 use serde_json::Value;
 
 use crate::view::{has, list, text};
 
-pub(super) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
+pub(crate) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
     match (group, plural) {
         ("", "pods") => |_| idle("pods", "no container is started"),
         ("", "replicationcontrollers") => |_| idle("replication controllers", "no pod is made"),
@@ -27,12 +28,27 @@ pub(super) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
             |_| idle("flow schemas and priority levels", "no request is queued by them")
         }
         ("", "services") => service,
+        ("kubevirt.io", "virtualmachines") => virtual_machine,
+        ("instancetype.kubevirt.io", "virtualmachinepreferences" | "virtualmachineclusterpreferences") => preference,
         _ => |_| Vec::new(),
     }
 }
 
 fn idle(kinds: &str, consequence: &str) -> Vec<String> {
     vec![format!("Croft stores {kinds} but does not act on them: {consequence}")]
+}
+
+fn virtual_machine(object: &Value) -> Vec<String> {
+    let is_old = has(object, "spec.running");
+    is_old.then(|| "spec.running is deprecated, please use spec.runStrategy instead.".to_owned()).into_iter().collect()
+}
+
+/// Layouts have shorter names now.
+fn preference(object: &Value) -> Vec<String> {
+    let old = text(object, "spec.cpu.preferredCPUTopology");
+    let Some(new) = old.strip_prefix("prefer") else { return Vec::new() };
+    let new = new.to_lowercase();
+    vec![format!("PreferredCPUTopology {old} is deprecated for removal in a future release, please use {new} instead")]
 }
 
 fn api_service(object: &Value) -> Vec<String> {

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::super::testing::{nothing, write};
+use super::super::testing::{Objects, nothing, write};
 use super::*;
 
 fn instance() -> Value {
@@ -27,6 +27,14 @@ fn a_new_instance_is_pending_and_complete() {
     assert_eq!(vmi["spec"]["volumes"][0]["emptyDisk"]["capacity"], "1048576");
     assert_eq!(vmi["spec"]["domain"]["devices"]["disks"][0]["disk"]["bus"], "sata");
     assert_eq!(vmi["spec"]["networks"], json!([{"name": "default", "pod": {}}]));
+}
+
+#[test]
+fn the_setting_says_how_far_a_guest_may_grow() {
+    let setting = json!({"metadata": {"name": "max-hotplug-ratio"}, "value": "2"});
+    let objects = Objects::default().with("harvesterhci.io", "settings", setting);
+    let vmi = write(admit, instance(), None, &objects, false).unwrap();
+    assert_eq!(vmi["spec"]["domain"]["cpu"]["maxSockets"], 2);
 }
 
 #[test]
