@@ -1,6 +1,6 @@
 //! The node's volumes: claims get a raw file in one of the node's pools, and lose it again.
 //!
-//! - `claim` looks after PersistentVolumeClaims: provides a volume, binds, grows, and lets go;
+//! - `claim` looks after PersistentVolumeClaims: provides a volume, binds, lets go; `expand` lets them grow;
 //! - `persistent` looks after PersistentVolumes: their phase, and what becomes of the file when the claim is gone;
 //! - `binding` and `plan` decide, without doing anything; `objects` writes what they decide;
 //! - `pools` knows the pools, `disks` makes pools of the node's disks as BlockDevice objects ask.
@@ -14,6 +14,7 @@ mod binding;
 mod claim;
 mod consumer;
 mod disks;
+mod expand;
 mod objects;
 mod persistent;
 mod plan;
