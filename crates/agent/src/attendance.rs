@@ -20,7 +20,7 @@ pub(crate) type Leases = Box<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 pub(crate) struct Attendants {
     pub(crate) guests: Guests,
     pub(crate) client: Client,
-    pub(crate) reach: Arc<Reach>,
+    pub(crate) reach: Arc<dyn Reach>,
     pub(crate) leases: Arc<Leases>,
     /// Woken when leases may have changed.
     pub(crate) lease_changes: watch::Receiver<u64>,

@@ -163,7 +163,7 @@ pub(crate) async fn attend(
     guest: Arc<Guest>,
     object: watch::Receiver<Arc<VirtualMachineInstance>>,
     client: Option<Client>,
-    reach: Arc<Reach>,
+    reach: Arc<dyn Reach>,
 ) {
     let spec = object.borrow().spec.clone();
     let following = follow::follow(Arc::clone(&guest), Credentials::new(client, object));

@@ -28,6 +28,7 @@ mod workload;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use croft_pki::AgentTls;
 use croft_reconcile::Tasks;
@@ -103,6 +104,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let health = Health::default();
     let accelerator = Accelerator::probe(&config.qemu, &config.data_dir, health.clone());
     let guests = Guests::default();
+    let lines = Arc::<workload::Lines>::default();
     let workload = workload::Workload {
         client: config.client.clone(),
         node_name: config.node_name.clone(),
@@ -112,7 +114,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator: accelerator.clone(),
         health: health.clone(),
         guests: guests.clone(),
-        lease_changes: tokio::sync::watch::Sender::default(),
+        lines: Arc::clone(&lines),
     };
     let registration = node::Registration {
         client: config.client,
@@ -123,7 +125,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
-    let services = server::Services { guests, reach: workload.reach() };
+    let services = server::Services { guests, reach: lines };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));

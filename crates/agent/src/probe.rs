@@ -5,7 +5,6 @@
 
 mod http;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ const FAILURES: u64 = 3;
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Asks for readiness until the machine ends.
-pub(crate) async fn readiness(guest: Arc<Guest>, probe: Probe, reach: Arc<Reach>) {
+pub(crate) async fn readiness(guest: Arc<Guest>, probe: Probe, reach: Arc<dyn Reach>) {
     guest.learn(|facts| {
         facts.readiness = Some(Readiness::NotReady("the readiness probe has not answered yet".to_owned()))
     });
@@ -35,7 +34,7 @@ pub(crate) async fn readiness(guest: Arc<Guest>, probe: Probe, reach: Arc<Reach>
     sleep(schedule.initial_delay).await;
     let mut tally = Tally::default();
     while guest.qmp.is_connected() {
-        if let Some(outcome) = ask(&guest, &probe, &reach, schedule.timeout).await {
+        if let Some(outcome) = ask(&guest, &probe, &*reach, schedule.timeout).await {
             match tally.count(&outcome, &schedule) {
                 Some(Verdict::Good) => guest.learn(|facts| facts.readiness = Some(Readiness::Ready)),
                 Some(Verdict::Bad) => {
@@ -50,12 +49,12 @@ pub(crate) async fn readiness(guest: Arc<Guest>, probe: Probe, reach: Arc<Reach>
 }
 
 /// Asks for life until the machine ends or has failed to answer too often; says why then.
-pub(crate) async fn liveness(guest: Arc<Guest>, probe: Probe, reach: Arc<Reach>) -> Option<String> {
+pub(crate) async fn liveness(guest: Arc<Guest>, probe: Probe, reach: Arc<dyn Reach>) -> Option<String> {
     let schedule = Schedule::of(&probe);
     sleep(schedule.initial_delay).await;
     let mut tally = Tally::default();
     while guest.qmp.is_connected() {
-        if let Some(outcome) = ask(&guest, &probe, &reach, schedule.timeout).await
+        if let Some(outcome) = ask(&guest, &probe, &*reach, schedule.timeout).await
             && tally.count(&outcome, &schedule) == Some(Verdict::Bad)
         {
             return Some(format!("the liveness probe failed: {}", outcome.err().unwrap_or_default()));
@@ -116,7 +115,7 @@ impl Tally {
 }
 
 /// One question. None while the guest is paused: it cannot answer, and that is no fault of its own.
-async fn ask(guest: &Guest, probe: &Probe, reach: &Reach, patience: Duration) -> Option<Result<(), String>> {
+async fn ask(guest: &Guest, probe: &Probe, reach: &dyn Reach, patience: Duration) -> Option<Result<(), String>> {
     let is_running = guest.qmp.status().await.is_ok_and(|status| status.running);
     if !is_running {
         return None;
@@ -125,7 +124,7 @@ async fn ask(guest: &Guest, probe: &Probe, reach: &Reach, patience: Duration) ->
     Some(timeout(patience, question).await.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))))
 }
 
-async fn question(guest: &Guest, probe: &Probe, reach: &Reach) -> Result<(), String> {
+async fn question(guest: &Guest, probe: &Probe, reach: &dyn Reach) -> Result<(), String> {
     if probe.guest_agent_ping.is_some() {
         return agent(guest)?.ping().await.map_err(|error| error.to_string());
     }
@@ -164,7 +163,7 @@ async fn run(agent: &Agent, command: &[String]) -> Result<(), String> {
     }
 }
 
-async fn dial(guest: &Guest, reach: &Reach, host: Option<&str>, port: &IntOrString) -> Result<TcpStream, String> {
+async fn dial(guest: &Guest, reach: &dyn Reach, host: Option<&str>, port: &IntOrString) -> Result<TcpStream, String> {
     let number = match port {
         IntOrString::Int(number) => u16::try_from(*number).ok(),
         IntOrString::String(text) => text.parse().ok(),
@@ -173,11 +172,9 @@ async fn dial(guest: &Guest, reach: &Reach, host: Option<&str>, port: &IntOrStri
     let connected = match host.filter(|host| !host.is_empty()) {
         Some(host) => TcpStream::connect((host, port)).await,
         None => {
-            let addresses: Vec<SocketAddr> = reach(guest, port, Transport::Tcp);
-            if addresses.is_empty() {
-                return Err("the guest has no address yet".to_owned());
-            }
-            TcpStream::connect(&addresses[..]).await
+            let reached = reach.reach(guest, port, Transport::Tcp).await?;
+            // Whatever was set up for it is needed until the connection is there.
+            TcpStream::connect(reached.address).await
         }
     };
     connected.map_err(|error| format!("port {port}: {error}"))

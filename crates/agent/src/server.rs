@@ -25,12 +25,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::guest::{Guest, Guests};
@@ -44,8 +45,19 @@ const GREETING: Duration = Duration::from_secs(10);
 /// The kernel refuses connections for want of descriptors or memory; trying at once again would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a port of a guest is reached from this host, best first.
-pub(crate) type Reach = Box<dyn Fn(&Guest, u16, Transport) -> Vec<SocketAddr> + Send + Sync>;
+/// How ports of guests are reached from this host.
+pub(crate) trait Reach: Send + Sync {
+    fn reach<'a>(&'a self, guest: &'a Guest, port: u16, transport: Transport)
+    -> BoxFuture<'a, Result<Reached, String>>;
+}
+
+/// Where to dial, for as long as this is held.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub(crate) address: SocketAddr,
+    /// Ends what was set up for it.
+    pub(crate) _way: Option<DropGuard>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
@@ -56,7 +68,7 @@ pub(crate) enum Transport {
 /// What the requests are about.
 pub(crate) struct Services {
     pub(crate) guests: Guests,
-    pub(crate) reach: Arc<Reach>,
+    pub(crate) reach: Arc<dyn Reach>,
 }
 
 impl fmt::Debug for Services {
@@ -145,7 +157,7 @@ impl Server {
             Route::Stream(subject, kind) => {
                 // KubeVirt's own word for consoles of a machine that does not run yet: clients wait on this code alone.
                 let guest = self.guest(&subject, |_, message| Failure::bad_request(message))?;
-                streams::begin(&self.streams, &self.services.reach, guest, kind, request).await
+                streams::begin(&self.streams, &*self.services.reach, guest, kind, request).await
             }
         }
     }

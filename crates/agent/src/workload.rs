@@ -1,22 +1,25 @@
-//! Starts what runs guests: volumes, and the machines on them.
+//! Starts what runs guests: volumes, networks, and the machines on them.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use croft_meta::Chain;
+use croft_qemu::qmp::Qmp;
+use croft_qemu::spec::Mac;
 use croft_reconcile::{Backoff, Events, Tasks};
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::sync::{Semaphore, watch};
-use tokio_util::sync::CancellationToken;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::MANAGER;
 use crate::attendance::Attendants;
 use crate::cgroup::Cgroups;
 use crate::guest::{Guest, Guests};
+use crate::network::{self, Dial, Networks};
 use crate::node::{Accelerator, Aspect, Finding, Health};
-use crate::server::{Reach, Transport};
+use crate::server::{Reach, Reached, Transport};
 use crate::vm::Machines;
 use crate::vm::host::{Host, ImageWanted, Images, Lacking, NicWanted, Nics, Plugged, Users};
 use crate::volume::{Volumes, VolumesConfig};
@@ -30,21 +33,10 @@ pub(crate) struct Workload {
     pub(crate) accelerator: Accelerator,
     pub(crate) health: Health,
     pub(crate) guests: Guests,
-    pub(crate) lease_changes: watch::Sender<u64>,
+    pub(crate) lines: Arc<Lines>,
 }
 
 impl Workload {
-    /// Where a guest is reached from this host: at the addresses that its object shows, in their order.
-    pub(crate) fn reach(&self) -> Arc<Reach> {
-        Arc::new(Box::new(|guest: &Guest, port: u16, _: Transport| {
-            let object = guest.machine.as_ref().map(|machine| machine.object());
-            let status = object.as_ref().and_then(|object| object.status.as_ref());
-            let first = status.and_then(|status| status.interfaces.first());
-            let addresses = first.map(|interface| interface.ip_addresses.as_slice()).unwrap_or_default();
-            addresses.iter().filter_map(|ip| Some(SocketAddr::new(ip.parse().ok()?, port))).collect()
-        }))
-    }
-
     /// Runs guests until `stop`. A node whose pool cannot be opened says so, and tries again.
     pub(crate) async fn run(self, stop: CancellationToken) {
         let (events, telling) = Events::channel(self.client.clone(), MANAGER);
@@ -53,8 +45,14 @@ impl Workload {
             let stop = stop.clone();
             async move { _ = stop.run_until_cancelled(telling).await }
         });
-        let Some(volumes) = stop.run_until_cancelled(self.open_volumes(&events)).await else { return };
-        let machines = self.machines(&volumes);
+        let starting = async {
+            tokio::join!(self.open_volumes(&events), Networks::start(self.client.clone(), &self.data_dir, &self.health))
+        };
+        let Some((volumes, networks)) = stop.run_until_cancelled(starting).await else { return };
+        let networks = Arc::new(networks);
+        // Set once, here.
+        let _ = self.lines.0.set(Arc::clone(&networks));
+        let machines = self.machines(&volumes, networks);
         tasks.spawn(volumes.run(stop.clone()));
         tasks.spawn(async move { machines.run(stop).await });
         tasks.finish().await;
@@ -90,13 +88,16 @@ impl Workload {
         }
     }
 
-    fn machines(&self, volumes: &Volumes) -> Machines {
+    fn machines(&self, volumes: &Volumes, networks: Arc<Networks>) -> Machines {
+        let leases = Arc::clone(&networks);
         let attendants = Attendants {
             guests: self.guests.clone(),
             client: self.client.clone(),
-            reach: self.reach(),
-            leases: Arc::new(Box::new(|_| Vec::new())),
-            lease_changes: self.lease_changes.subscribe(),
+            reach: self.lines.clone(),
+            leases: Arc::new(Box::new(move |mac| {
+                mac.parse::<Mac>().map(|mac| leases.addresses(mac.0)).unwrap_or_default()
+            })),
+            lease_changes: networks.changes(),
         };
         Machines::new(Host {
             client: self.client.clone(),
@@ -108,7 +109,7 @@ impl Workload {
             accelerator: self.accelerator.clone(),
             storage: Arc::new(volumes.clone()),
             images: Arc::new(NoImages),
-            nics: Arc::new(UserNetworks),
+            nics: networks,
             attendance: Arc::new(attendants),
             cgroups: self.cgroups(),
             users: Users::new(rustix::process::geteuid().is_root()),
@@ -142,18 +143,51 @@ impl Images for NoImages {
     }
 }
 
-struct UserNetworks;
+/// The node's networks, once they are there.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(OnceLock<Arc<Networks>>);
 
-impl Nics for UserNetworks {
-    fn plug<'a>(&'a self, _wanted: NicWanted<'a>) -> BoxFuture<'a, Result<Plugged, Lacking>> {
-        Box::pin(std::future::ready(Ok(Plugged::User { forwards: Vec::new() })))
+impl Reach for Lines {
+    fn reach<'a>(
+        &'a self,
+        guest: &'a Guest,
+        port: u16,
+        transport: Transport,
+    ) -> BoxFuture<'a, Result<Reached, String>> {
+        Box::pin(async move {
+            let networks = self.0.get().ok_or("the node's networks are not ready yet")?;
+            let machine = guest.machine.as_ref().ok_or("the machine is not known")?;
+            let transport = match transport {
+                Transport::Tcp => network::Transport::Tcp,
+                Transport::Udp => network::Transport::Udp,
+            };
+            let dial = networks.dial_address(&machine.object(), port, transport);
+            match dial.map_err(|error| Chain(&error).to_string())? {
+                Dial::Direct(address) => Ok(Reached { address, _way: None }),
+                Dial::ThroughQemu { address, addition, removal } => {
+                    let backend = machine.first_backend().ok_or("the machine has no interface")?;
+                    let way = through_qemu(&guest.qmp, &backend, &addition, &removal).await?;
+                    Ok(Reached { address, _way: Some(way) })
+                }
+            }
+        })
     }
+}
 
-    fn unplug<'a>(&'a self, _vmi_uid: &'a str, _interface: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
+/// Has QEMU listen on a port for its guest, until the answer is dropped. All words are names and numbers of our own.
+async fn through_qemu(qmp: &Qmp, backend: &str, addition: &str, removal: &str) -> Result<DropGuard, String> {
+    let command = |words: String| json!({ "command-line": words });
+    let add = command(format!("hostfwd_add {backend} {addition}"));
+    let said: String = qmp.execute("human-monitor-command", add).await.map_err(|error| error.to_string())?;
+    // Silence is success.
+    if !said.trim().is_empty() {
+        return Err(said.trim().to_owned());
     }
-
-    fn unplug_all<'a>(&'a self, _vmi_uid: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
+    let over = CancellationToken::new();
+    let (qmp, remove, ended) = (qmp.clone(), command(format!("hostfwd_remove {backend} {removal}")), over.clone());
+    tokio::spawn(async move {
+        ended.cancelled().await;
+        let _ = qmp.execute::<String>("human-monitor-command", remove).await;
+    });
+    Ok(over.drop_guard())
 }

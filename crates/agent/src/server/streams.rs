@@ -1,6 +1,5 @@
 //! Streams to something of a running machine: console, screen, USB ports, sockets.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use tokio::time::timeout;
 use super::actions::of_qemu;
 use super::answer::{Body, Failure};
 use super::route::StreamKind;
-use super::{Reach, Transport};
+use super::{Reach, Reached, Transport};
 use crate::guest::Guest;
 use crate::streams::{self, Streams, datagrams, join};
 
@@ -22,7 +21,7 @@ const DIAL: Duration = Duration::from_secs(10);
 /// Reaches what is asked for, and only then says that the stream begins.
 pub(super) async fn begin(
     open: &Streams,
-    reach: &Reach,
+    reach: &dyn Reach,
     guest: Arc<Guest>,
     kind: StreamKind,
     request: Request<Incoming>,
@@ -41,7 +40,9 @@ pub(super) async fn begin(
             if !status.running {
                 return Err(Failure::conflict(&guest.name, "VMI is paused"));
             }
-            forward(open, &guest, &reach(&guest, port, transport), transport, request).await
+            let reached = reach.reach(&guest, port, transport).await;
+            let reached = reached.map_err(|reason| Failure::conflict(&guest.name, &reason))?;
+            forward(open, reached, transport, request).await
         }
     }
 }
@@ -101,28 +102,30 @@ async fn vsock(guest: &Guest, port: u32) -> Result<TcpStream, Failure> {
 
 async fn forward(
     open: &Streams,
-    guest: &Guest,
-    addresses: &[SocketAddr],
+    reached: Reached,
     transport: Transport,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    if addresses.is_empty() {
-        return Err(Failure::conflict(&guest.name, "VMI has no address that is reachable from its node"));
-    }
-    let unreachable = |error: &std::io::Error| Failure::internal(format!("{}: {error}", addresses[0]));
+    let address = reached.address;
+    let unreachable = |error: &std::io::Error| Failure::internal(format!("{address}: {error}"));
     match transport {
         Transport::Tcp => {
-            let peer =
-                timeout(DIAL, TcpStream::connect(addresses)).await.map_err(|_| timed_out(&addresses[0].to_string()))?;
+            let peer = timeout(DIAL, TcpStream::connect(address)).await.map_err(|_| timed_out(&address.to_string()))?;
             let peer = peer.map_err(|error| unreachable(&error))?;
             let _ = peer.set_nodelay(true);
-            open.start(request, |user| join(user, peer))
+            open.start(request, |user| async move {
+                join(user, peer).await;
+                drop(reached);
+            })
         }
         Transport::Udp => {
-            let any = if addresses[0].is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+            let any = if address.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
             let socket = UdpSocket::bind(any).await.map_err(|error| unreachable(&error))?;
-            socket.connect(addresses[0]).await.map_err(|error| unreachable(&error))?;
-            open.start(request, |user| async move { datagrams::relay(user, &socket).await })
+            socket.connect(address).await.map_err(|error| unreachable(&error))?;
+            open.start(request, |user| async move {
+                datagrams::relay(user, &socket).await;
+                drop(reached);
+            })
         }
     }
 }

@@ -142,6 +142,13 @@ impl Running {
         super::machine::has_graphics(&self.object.borrow().spec)
     }
 
+    /// QEMU's name for the back end of the first interface.
+    pub fn first_backend(&self) -> Option<String> {
+        let object = self.object.borrow();
+        let interface = object.spec.domain.devices.interfaces.first()?;
+        Some(format!("{}.net", super::machine::nic_id(&interface.name)))
+    }
+
     /// The sockets through which USB devices are lent, none if the machine takes none.
     pub fn usb_sockets(&self) -> Vec<PathBuf> {
         let count = super::machine::usb_redirections(&self.object.borrow().spec);
