@@ -21,7 +21,7 @@ use crate::fetch::{Download, Record, Transport};
 use crate::import::{Imported, Options, available, import_file};
 use crate::spool::{SpoolReader, SpoolWriter};
 use crate::unpack::Unpacker;
-use crate::work::{WorkFiles, create};
+use crate::work::{WorkFiles, create, publish};
 use manifest::Descriptor;
 use session::Session;
 
@@ -85,18 +85,34 @@ pub async fn find(reference: &Reference, platform: &Platform, access: &Access) -
 impl Found {
     /// Takes the disk out of the image, to `destination`. `path` is where it is in the image; by default the one file in `/disk`.
     pub async fn pull(self, path: Option<&str>, destination: &Path, options: &Options) -> Result<Imported, PullError> {
-        let layer_key = format!("{}-layer", options.key);
-        let files = LayerFiles(WorkFiles::new(&options.work_dir, &layer_key));
-        // The topmost layer that has it counts.
+        let files = LayerFiles::new(options);
+        self.find_file(path, &files.0, options).await?;
+        let options = Options { checksum: None, ..options.clone() };
+        Ok(import_file(&files.0.unpacked, destination, &options).await?)
+    }
+
+    /// Takes a file as it is, such as a kernel. Gives its size.
+    pub async fn pull_file(self, path: &str, destination: &Path, options: &Options) -> Result<u64, PullError> {
+        let files = LayerFiles::new(options);
+        self.find_file(Some(path), &files.0, options).await?;
+        let (from, to) = (files.0.unpacked.clone(), destination.to_owned());
+        let published = tokio::task::spawn_blocking(move || {
+            let file = std::fs::File::open(&from).map_err(ImportError::file("open", &from))?;
+            publish(&file, &from, &to)?;
+            Ok(file.metadata().map_err(ImportError::file("measure", &to))?.len())
+        });
+        published.await.map_err(|_| ImportError::Panicked)?
+    }
+
+    /// Leaves the file as what was unpacked. The topmost layer that has it counts.
+    async fn find_file(&self, path: Option<&str>, files: &WorkFiles, options: &Options) -> Result<(), PullError> {
         for layer in self.layers.iter().rev() {
-            if self.extract(layer, path, &files.0, options).await? {
-                let options = Options { checksum: None, ..options.clone() };
-                return Ok(import_file(&files.0.unpacked, destination, &options).await?);
+            if self.extract(layer, path, files, options).await? {
+                return Ok(());
             }
-            files.0.remove_part();
+            files.remove_part();
         }
-        let place = path.unwrap_or("/disk");
-        Err(PullError::NoDisk(format!("there is no file {place}{}", if path.is_none() { "/*" } else { "" })))
+        Err(PullError::NoDisk(format!("there is no file {}", path.unwrap_or("in /disk"))))
     }
 
     /// Downloads a layer and takes the disk out as it comes. False if it has none.
@@ -136,6 +152,12 @@ impl Found {
 }
 
 struct LayerFiles(WorkFiles);
+
+impl LayerFiles {
+    fn new(options: &Options) -> Self {
+        Self(WorkFiles::new(&options.work_dir, &format!("{}-layer", options.key)))
+    }
+}
 
 impl Drop for LayerFiles {
     fn drop(&mut self) {
