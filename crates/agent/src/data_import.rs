@@ -226,13 +226,7 @@ impl Inner {
     }
 
     /// What may pass is tried again by the loop, ever more slowly; the rest is over.
-    async fn failed(
-        &self,
-        key: &Key,
-        volume: &DataVolume,
-        failed: &Failed,
-        resolved: &Resolved,
-    ) -> Result<(), Error> {
+    async fn failed(&self, key: &Key, volume: &DataVolume, failed: &Failed, resolved: &Resolved) -> Result<(), Error> {
         let kind = resolved.kind();
         self.events.warning(volume, "Error", &failed.message);
         if failed.may_pass {
@@ -259,7 +253,9 @@ impl Inner {
             }
         };
         let source_size = match resolved {
-            Resolved::Claim(source) => self.volumes.attach(&source.namespace, &source.name).ok().map(|it| it.size_bytes),
+            Resolved::Claim(source) => {
+                self.volumes.attach(&source.namespace, &source.name).ok().map(|it| it.size_bytes)
+            }
             _ => None,
         };
         let wanted = match claim::build(volume, profile.as_ref(), source_size, matches!(resolved, Resolved::Upload)) {
@@ -286,9 +282,7 @@ impl Inner {
         if claim.metadata.deletion_timestamp.is_some() || is_filled(&claim) || is_offered || !is_bound(&claim) {
             return Ok(());
         }
-        self.volumes
-            .attach(&key.namespace, &key.name)
-            .map_err(|error| Error::NotYet(Chain(&error).to_string()))?;
+        self.volumes.attach(&key.namespace, &key.name).map_err(|error| Error::NotYet(Chain(&error).to_string()))?;
         self.mark(key, "Running", true).await
     }
 

@@ -255,12 +255,7 @@ impl Inner {
     }
 
     /// One that was begun and is not running any more was cut off by our end.
-    async fn await_upload(
-        &self,
-        key: &Key,
-        uid: &str,
-        mut current: VirtualMachineImageStatus,
-    ) -> Result<(), Error> {
+    async fn await_upload(&self, key: &Key, uid: &str, mut current: VirtualMachineImageStatus) -> Result<(), Error> {
         if current.progress.unwrap_or_default() == 0 || self.running.lock().contains_key(uid) {
             return Ok(());
         }
@@ -307,7 +302,10 @@ impl Inner {
         };
         for name in class::names(image, uid) {
             let wanted = class::class(&name, image, uid, chosen.as_ref());
-            match classes.create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &wanted).await {
+            match classes
+                .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &wanted)
+                .await
+            {
                 Ok(_) => return Ok(name),
                 Err(error) if failure::is_conflict(&error) => {}
                 Err(error) => return Err(error.into()),
@@ -324,7 +322,8 @@ impl Inner {
         let api: Api<VirtualMachineImage> = Api::namespaced(self.client.clone(), &key.namespace);
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patched = api.patch(&key.name, &params, &Patch::Merge(change)).await;
-        let patched = patched.inspect_err(|error| tracing::debug!(image = %key, error = %Chain(error), "not written"))?;
+        let patched =
+            patched.inspect_err(|error| tracing::debug!(image = %key, error = %Chain(error), "not written"))?;
         self.images.insert(key.clone(), patched);
         Ok(())
     }

@@ -72,7 +72,8 @@ impl Record {
         let record = Self { used: Timestamp::now(), ..self.clone() };
         let staged = dir.join("work").join(format!("{id}.json"));
         let written = serde_json::to_vec(&record).map_err(io::Error::from);
-        let written = written.and_then(|bytes| fs::write(&staged, bytes)).and_then(|()| fs::rename(&staged, file(dir, id)));
+        let written =
+            written.and_then(|bytes| fs::write(&staged, bytes)).and_then(|()| fs::rename(&staged, file(dir, id)));
         if let Err(error) = written {
             tracing::warn!(%error, "a container disk cannot be noted");
         }
@@ -134,7 +135,8 @@ mod tests {
         }
         fs::write(dir.path().join("left-over.raw"), "disk").unwrap();
         let disks = || {
-            let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let names =
+                fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             names.filter(|name| name.ends_with(".raw")).count()
         };
         let now = Timestamp::now();

@@ -149,12 +149,18 @@ mod tests {
         let plain = volume(&json!({ "storage": {"resources": {"requests": {"storage": "1Gi"}}} }));
         let claim = build(&plain, None, None, false).unwrap();
         let spec = claim.spec.clone().unwrap();
-        assert_eq!((spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()), ("ReadWriteMany".into(), "Block".into()));
+        assert_eq!(
+            (spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()),
+            ("ReadWriteMany".into(), "Block".into())
+        );
         assert!(belongs_to(&claim, &plain) && is_being_filled(&claim) && !is_upload_target(&claim));
         assert_eq!(claim.annotations()["harvesterhci.io/imageId"], "ns/image");
         assert!(!claim.annotations().contains_key(LAST_APPLIED));
         let spec = build(&plain, Some(&profile), None, true).unwrap().spec.unwrap();
-        assert_eq!((spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()), ("ReadWriteOnce".into(), "Filesystem".into()));
+        assert_eq!(
+            (spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()),
+            ("ReadWriteOnce".into(), "Filesystem".into())
+        );
     }
 
     #[test]

@@ -220,10 +220,13 @@ impl Inner {
         attached: &AttachedVolume,
     ) -> Result<(), Failed> {
         let Some(url) = source.url.as_deref().and_then(|url| url.strip_prefix("docker://")) else {
-            return Err(Failed::for_good("the registry's url must be docker://<image>; image streams and archives are not supported"));
+            return Err(Failed::for_good(
+                "the registry's url must be docker://<image>; image streams and archives are not supported",
+            ));
         };
         let parsed: Result<Reference, _> = url.parse();
-        let reference = parsed.map_err(|error| Failed::for_good(format!("{url} is not the name of an image: {error}")))?;
+        let reference =
+            parsed.map_err(|error| Failed::for_good(format!("{url} is not the name of an image: {error}")))?;
         let credentials = match named(source.secret_ref.as_ref()) {
             None => None,
             Some(name) => {
@@ -259,7 +262,9 @@ impl Inner {
         let from = from.map_err(|error| Failed::for_now(Chain(&error).to_string()))?;
         if from.size_bytes > attached.size_bytes {
             let sizes = format!("{} bytes do not fit into {}", from.size_bytes, attached.size_bytes);
-            return Err(Failed::for_good(format!("target resources requests storage size is smaller than the source: {sizes}")));
+            return Err(Failed::for_good(format!(
+                "target resources requests storage size is smaller than the source: {sizes}"
+            )));
         }
         let (from, to) = (from.path, attached.path.clone());
         let copied = tokio::task::spawn_blocking(move || croft_image::place(&from, &to)).await;

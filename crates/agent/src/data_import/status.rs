@@ -76,7 +76,9 @@ pub(super) fn after(current: &DataVolumeStatus, claim: &str, step: &Step, now: T
     match step {
         Step::Pending | Step::UploadScheduled => set(&mut next, "Running", "False", "", "", now),
         Step::UploadReady | Step::Running(..) => set(&mut next, "Running", "True", "Pod is running", "", now),
-        Step::Retrying(_, message) | Step::Failed(_, message) => set(&mut next, "Running", "False", "Error", message, now),
+        Step::Retrying(_, message) | Step::Failed(_, message) => {
+            set(&mut next, "Running", "False", "Error", message, now)
+        }
         Step::Succeeded(kind) => {
             set(&mut next, "Running", "False", "Completed", &format!("{} Complete", kind.name()), now);
         }
@@ -136,13 +138,29 @@ mod tests {
         for (step, phase, progress, running, ready) in [
             (Step::Pending, "Pending", "N/A", ("False", "", ""), "False"),
             (Step::UploadReady, "UploadReady", "N/A", ("True", "Pod is running", ""), "False"),
-            (Step::Running(Kind::Import, Some(45.0)), "ImportInProgress", "45.0%", ("True", "Pod is running", ""), "False"),
-            (Step::Retrying(Kind::Import, failed()), "ImportInProgress", "N/A", ("False", "Error", "cannot reach it"), "False"),
+            (
+                Step::Running(Kind::Import, Some(45.0)),
+                "ImportInProgress",
+                "45.0%",
+                ("True", "Pod is running", ""),
+                "False",
+            ),
+            (
+                Step::Retrying(Kind::Import, failed()),
+                "ImportInProgress",
+                "N/A",
+                ("False", "Error", "cannot reach it"),
+                "False",
+            ),
             (Step::Failed(Kind::Clone, failed()), "Failed", "N/A", ("False", "Error", "cannot reach it"), "False"),
             (Step::Succeeded(Kind::Upload), "Succeeded", "100.0%", ("False", "Completed", "Upload Complete"), "True"),
         ] {
             let status = after(&DataVolumeStatus::default(), "disk", &step, at(0));
-            assert_eq!((status.phase.as_deref(), status.progress.as_deref()), (Some(phase), Some(progress)), "{step:?}");
+            assert_eq!(
+                (status.phase.as_deref(), status.progress.as_deref()),
+                (Some(phase), Some(progress)),
+                "{step:?}"
+            );
             assert_eq!(condition(&status, "Running"), running, "{step:?}");
             assert_eq!(condition(&status, "Ready").0, ready, "{step:?}");
         }

@@ -83,7 +83,10 @@ mod tests {
         let class = class(&names(&image, "77")[0], &image, "77", Some(&two));
         assert!(belongs_to(&class, "77") && !belongs_to(&class, "78"));
         let parameters = class.parameters.unwrap();
-        assert_eq!((parameters["numberOfReplicas"].as_str(), parameters["dataLocality"].as_str()), ("2", "best-effort"));
+        assert_eq!(
+            (parameters["numberOfReplicas"].as_str(), parameters["dataLocality"].as_str()),
+            ("2", "best-effort")
+        );
         assert_eq!(class.metadata.name.as_deref(), Some("longhorn-jammy"));
     }
 }

@@ -31,7 +31,11 @@ impl Settings {
     }
 
     pub(crate) fn transport(&self) -> Transport {
-        Transport { proxy: proxy(&self.value("http-proxy")), ca_pem: self.value("additional-ca"), ..Transport::default() }
+        Transport {
+            proxy: proxy(&self.value("http-proxy")),
+            ca_pem: self.value("additional-ca"),
+            ..Transport::default()
+        }
     }
 
     /// To registries, with these credentials.
@@ -142,7 +146,8 @@ mod tests {
             secret.data = Some(data.into_iter().map(|(key, value)| (key, ByteString(value.into_bytes()))).collect());
             secret
         };
-        let docker = |auths: serde_json::Value| secret(json!({".dockerconfigjson": json!({"auths": auths}).to_string()}));
+        let docker =
+            |auths: serde_json::Value| secret(json!({".dockerconfigjson": json!({"auths": auths}).to_string()}));
         for (secret, expected) in [
             (secret(json!({"accessKeyId": "u", "secretKey": "p"})), true),
             (secret(json!({"username": "u", "password": "p"})), true),

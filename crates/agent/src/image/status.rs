@@ -119,14 +119,7 @@ pub(super) fn check(status: &mut VirtualMachineImageStatus, has_file: bool, now:
     }
 }
 
-fn set(
-    status: &mut VirtualMachineImageStatus,
-    type_: &str,
-    value: &str,
-    reason: &str,
-    message: &str,
-    now: Timestamp,
-) {
+fn set(status: &mut VirtualMachineImageStatus, type_: &str, value: &str, reason: &str, message: &str, now: Timestamp) {
     let message: String = message.chars().take(LONGEST_MESSAGE).collect();
     let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let before = status.conditions.iter_mut().find(|condition| condition.type_ == type_);
@@ -203,7 +196,9 @@ mod tests {
 
     #[test]
     fn a_hundred_percent_is_said_only_at_the_end() {
-        for (done, total, expected) in [(0, Some(10), 0), (5, Some(10), 50), (10, Some(10), 99), (7, None, 0), (7, Some(0), 0)] {
+        for (done, total, expected) in
+            [(0, Some(10), 0), (5, Some(10), 50), (10, Some(10), 99), (7, None, 0), (7, Some(0), 0)]
+        {
             assert_eq!(percent(done, total), expected);
         }
     }
