@@ -137,7 +137,7 @@ mod tests {
         let disks = || {
             let names =
                 fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            names.filter(|name| name.ends_with(".raw")).count()
+            names.filter(|name| name.contains(".raw")).count()
         };
         let now = Timestamp::now();
         sweep(dir.path(), &HashSet::new(), Duration::from_mins(1), now).unwrap();

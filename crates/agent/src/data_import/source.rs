@@ -48,8 +48,11 @@ impl From<PullError> for Failed {
     fn from(error: PullError) -> Self {
         let may_pass = match &error {
             PullError::Import(error) => error.may_pass(),
-            PullError::Unreachable { .. } | PullError::Refused { .. } | PullError::NotFound(_) => true,
-            PullError::Unauthorized { .. } => true,
+            // A registry may get better, an image or a secret may come.
+            PullError::Unreachable { .. }
+            | PullError::Refused { .. }
+            | PullError::NotFound(_)
+            | PullError::Unauthorized { .. } => true,
             _ => false,
         };
         Self { message: Chain(&error).to_string(), may_pass }
@@ -154,7 +157,7 @@ impl Inner {
     ) -> Result<(), Failed> {
         let uid = volume.uid().unwrap_or_default();
         let (send, seen) = watch::channel(Progress { done: 0, total: None });
-        let progress = Arc::new(move |progress| drop(send.send_replace(progress)));
+        let progress = Arc::new(move |progress| _ = send.send_replace(progress));
         let options = Options { progress, ..self.options(&uid, attached)? };
         let namespace = &key.namespace;
         let work = async {
@@ -205,7 +208,7 @@ impl Inner {
         }
         self.trust(namespace, source.cert_config_map.as_ref(), &mut transport).await?;
         transport.is_insecure = source.insecure_skip_verify.unwrap_or_default();
-        let checksum = named(source.checksum.as_ref()).map(|text| text.parse()).transpose();
+        let checksum = named(source.checksum.as_ref()).map(str::parse).transpose();
         let checksum = checksum.map_err(|error: croft_image::ChecksumError| Failed::for_good(error.to_string()))?;
         let (staged, options) = (self.staged(&options.key), Options { checksum, ..options });
         croft_image::import_url(&source.url, &transport, &staged, &options).await?;

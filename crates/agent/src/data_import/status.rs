@@ -77,7 +77,7 @@ pub(super) fn after(current: &DataVolumeStatus, claim: &str, step: &Step, now: T
         Step::Pending | Step::UploadScheduled => set(&mut next, "Running", "False", "", "", now),
         Step::UploadReady | Step::Running(..) => set(&mut next, "Running", "True", "Pod is running", "", now),
         Step::Retrying(_, message) | Step::Failed(_, message) => {
-            set(&mut next, "Running", "False", "Error", message, now)
+            set(&mut next, "Running", "False", "Error", message, now);
         }
         Step::Succeeded(kind) => {
             set(&mut next, "Running", "False", "Completed", &format!("{} Complete", kind.name()), now);

@@ -49,15 +49,18 @@ impl Settings {
 /// `{"httpProxy": .., "httpsProxy": .., "noProxy": ..}`.
 fn proxy(setting: &str) -> Proxy {
     #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
+    #[serde(default)]
     struct Value {
-        http_proxy: String,
-        https_proxy: String,
-        no_proxy: String,
+        #[serde(rename = "httpProxy")]
+        http: String,
+        #[serde(rename = "httpsProxy")]
+        https: String,
+        #[serde(rename = "noProxy")]
+        none_for: String,
     }
     let value: Value = serde_json::from_str(setting).unwrap_or_default();
-    let none_for = if value.no_proxy.is_empty() { DIRECT.to_owned() } else { format!("{DIRECT},{}", value.no_proxy) };
-    Proxy { http: value.http_proxy, https: value.https_proxy, none_for }
+    let none_for = if value.none_for.is_empty() { DIRECT.to_owned() } else { format!("{DIRECT},{}", value.none_for) };
+    Proxy { http: value.http, https: value.https, none_for }
 }
 
 /// The user and password that a Secret holds for a server, in CDI's way or as Docker writes them.

@@ -76,7 +76,7 @@ impl Inner {
         let checksum = checksum.map(str::parse).transpose();
         let checksum = checksum.map_err(|error: croft_image::ChecksumError| Failed::for_good(error.to_string()))?;
         let (send, seen) = watch::channel(Progress { done: 0, total: None });
-        let progress = Arc::new(move |progress| drop(send.send_replace(progress)));
+        let progress = Arc::new(move |progress| _ = send.send_replace(progress));
         let options = Options { checksum, progress, ..self.options(uid) };
         let (transport, file) = (self.settings.transport(), self.file(uid));
         let import = croft_image::import_url(url, &transport, &file, &options);

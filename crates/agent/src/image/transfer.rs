@@ -153,7 +153,7 @@ impl Inner {
             make_dir(&dir).map_err(|source| ImportError::File { doing: "make", path: dir, source })?;
         }
         let (send, seen) = watch::channel(Progress { done: 0, total: size });
-        let options = Options { progress: Arc::new(move |it| drop(send.send_replace(it))), ..self.options(uid) };
+        let options = Options { progress: Arc::new(move |it| _ = send.send_replace(it)), ..self.options(uid) };
         let file = self.file(uid);
         tokio::select! {
             imported = croft_image::import_stream(body, size, STALL, &file, &options) => imported,

@@ -34,7 +34,7 @@ pub(crate) struct Agent {
     pub(crate) images: Images,
     pub(crate) imports: DataImports,
     pub(crate) pool: PathBuf,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Agent {
@@ -59,7 +59,7 @@ impl Agent {
         tasks.spawn(volumes.run(stop.clone()));
         tasks.spawn(images.clone().run(stop.clone()));
         tasks.spawn(imports.clone().run(stop));
-        Self { images, imports, pool, _tasks: tasks }
+        Self { images, imports, pool, tasks }
     }
 
     /// All that is in a directory of the pool.
@@ -93,7 +93,7 @@ impl World {
 
     /// As if it had been killed: its tasks are gone in the middle of whatever they did.
     pub(crate) async fn restart_agent(&mut self) {
-        self.agent._tasks.shutdown().await;
+        self.agent.tasks.shutdown().await;
         self.agent = Agent::start(&self.client, self.dir.path().join("node")).await;
     }
 
