@@ -92,17 +92,14 @@ impl fmt::Debug for Inner {
 }
 
 impl ContainerDisks {
-    /// What an interrupted pull left is removed.
-    pub fn open(client: Client, images: Images, volumes: &Volumes) -> std::io::Result<Self> {
+    /// What an interrupted pull left is removed. A directory that cannot be made is told by the first pull.
+    pub fn new(client: Client, images: Images, volumes: &Volumes) -> Self {
         let dir = volumes.pool_for_scratch().join("container-disks");
-        make_dir(&dir)?;
-        let work = work_dir(&dir);
-        if work.exists() {
-            std::fs::remove_dir_all(&work)?;
+        if let Err(error) = clear(&work_dir(&dir)) {
+            tracing::warn!(%error, "container disks have no place to be made in");
         }
-        make_dir(&work)?;
         let (pulls, failures, gate) = (Mutex::default(), Mutex::default(), tokio::sync::RwLock::default());
-        Ok(Self(Arc::new(Inner { client, images, dir, pulls, failures, gate })))
+        Self(Arc::new(Inner { client, images, dir, pulls, failures, gate }))
     }
 
     /// Removes disks that nobody has used for long, until `stop`.
@@ -130,6 +127,14 @@ impl ContainerDisks {
         let wanted = Wanted { image: image.to_owned(), path: path.map(str::to_owned), is_disk: true };
         self.0.ensure(&wanted, &parse(image)?, policy, credentials).await
     }
+}
+
+/// Makes the directory, empty.
+fn clear(dir: &Path) -> std::io::Result<()> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    make_dir(dir)
 }
 
 fn parse(image: &str) -> Result<Reference, PullError> {

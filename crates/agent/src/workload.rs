@@ -16,12 +16,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::MANAGER;
 use crate::attendance::Attendants;
 use crate::cgroup::Cgroups;
+use crate::container_disk::ContainerDisks;
+use crate::data_import::DataImports;
 use crate::guest::{Guest, Guests};
+use crate::image::Images;
 use crate::network::{self, Dial, Networks};
 use crate::node::{Accelerator, Aspect, Finding, Health};
 use crate::server::{Reach, Reached, Transport};
 use crate::vm::Machines;
-use crate::vm::host::{Host, ImageWanted, Images, Lacking, NicWanted, Nics, Plugged, Users};
+use crate::vm::host::{Host, Lacking, NicWanted, Nics, Plugged, Users};
 use crate::volume::{Volumes, VolumesConfig};
 
 pub(crate) struct Workload {
@@ -52,7 +55,13 @@ impl Workload {
         let networks = Arc::new(networks);
         // Set once, here.
         let _ = self.lines.0.set(Arc::clone(&networks));
-        let machines = self.machines(&volumes, networks);
+        let images = Images::new(self.client.clone(), events.clone(), volumes.clone());
+        let imports = DataImports::new(self.client.clone(), events, volumes.clone(), images.clone());
+        let disks = ContainerDisks::new(self.client.clone(), images.clone(), &volumes);
+        let machines = self.machines(&volumes, networks, disks.clone());
+        tasks.spawn(images.run(stop.clone()));
+        tasks.spawn(imports.run(stop.clone()));
+        tasks.spawn(disks.run(stop.clone()));
         tasks.spawn(volumes.run(stop.clone()));
         tasks.spawn(async move { machines.run(stop).await });
         tasks.finish().await;
@@ -88,7 +97,7 @@ impl Workload {
         }
     }
 
-    fn machines(&self, volumes: &Volumes, networks: Arc<Networks>) -> Machines {
+    fn machines(&self, volumes: &Volumes, networks: Arc<Networks>, disks: ContainerDisks) -> Machines {
         let leases = Arc::clone(&networks);
         let attendants = Attendants {
             guests: self.guests.clone(),
@@ -108,7 +117,7 @@ impl Workload {
             swtpm: PathBuf::from("swtpm"),
             accelerator: self.accelerator.clone(),
             storage: Arc::new(volumes.clone()),
-            images: Arc::new(NoImages),
+            images: Arc::new(disks),
             nics: networks,
             attendance: Arc::new(attendants),
             cgroups: self.cgroups(),
@@ -131,15 +140,6 @@ impl Workload {
                 None
             }
         }
-    }
-}
-
-struct NoImages;
-
-impl Images for NoImages {
-    fn ensure<'a>(&'a self, wanted: &'a ImageWanted) -> BoxFuture<'a, Result<PathBuf, Lacking>> {
-        let message = format!("image {} cannot be had: this node pulls no images", wanted.image);
-        Box::pin(std::future::ready(Err(Lacking::ever(message))))
     }
 }
 
