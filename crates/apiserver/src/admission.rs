@@ -145,6 +145,11 @@ pub(crate) fn guards(call: &Call, target: &Target, object: &Value) -> Result<Vec
         let name = format!("{}.{}", target.plural(), target.group());
         let definition = call.server.cache.collection(crd::STORAGE_KEY).get(&name);
         let definition = definition.ok_or_else(ApiError::no_such_path)?;
+        // The object was prepared by the definition that the request found; another of its name may not know it.
+        let known = call.catalog.definition(&name).ok_or_else(ApiError::no_such_path)?;
+        if known.revision != definition.revision && known.uid != object::uid(&definition.json()) {
+            return Err(ApiError::no_such_path());
+        }
         crd::accepts_instances(call, target)?;
         guards.push(unchanged(crd::STORAGE_KEY, &definition));
     }

@@ -2,11 +2,11 @@
 //!
 //! A catalog is immutable; a change of the CRDs swaps in a new one. Requests in flight keep theirs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use croft_api::{Resource, Version};
-use croft_meta::Gvk;
+use croft_meta::{Gvk, Revision};
 
 use crate::{kubevirt, upload};
 
@@ -46,8 +46,19 @@ pub(crate) struct Group {
     pub(crate) versions: Vec<String>,
 }
 
+/// A CustomResourceDefinition, as the catalog was made from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) revision: Revision,
+    pub(crate) uid: String,
+    /// `None` if it is not served.
+    pub(crate) resource: Option<Arc<Resource>>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
+    /// By name.
+    definitions: BTreeMap<String, Definition>,
     resources: Vec<Arc<Resource>>,
     by_path: HashMap<(String, String, String), Served>,
     by_kind: HashMap<Gvk, Served>,
@@ -56,11 +67,16 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     /// Earlier resources win where two claim the same name, so that a CRD cannot replace a built-in kind.
-    pub(crate) fn new(resources: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+    pub(crate) fn new(
+        builtin: impl IntoIterator<Item = Arc<Resource>>,
+        definitions: BTreeMap<String, Definition>,
+    ) -> Self {
         let mut catalog = Self::default();
-        for resource in resources {
+        let custom = definitions.values().filter_map(|definition| definition.resource.clone());
+        for resource in builtin.into_iter().chain(custom) {
             catalog.add(resource);
         }
+        catalog.definitions = definitions;
         // Groups that are answered rather than stored have no resources here, but clients must find them.
         for (name, versions) in [kubevirt::about::group(), upload::group()] {
             let versions = versions.iter().map(ToString::to_string).collect();
@@ -92,6 +108,10 @@ impl Catalog {
             }
         }
         self.resources.push(resource);
+    }
+
+    pub(crate) fn definition(&self, name: &str) -> Option<&Definition> {
+        self.definitions.get(name)
     }
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {

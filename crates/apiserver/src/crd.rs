@@ -11,25 +11,39 @@ use serde_json::{Value, json};
 
 use crate::cache::{Cache, Object};
 use crate::call::{Call, Target};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Definition};
 use crate::{clock, encoding};
 
 pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition until its objects are gone.
 const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// The built-in kinds and those of all established definitions.
-pub(crate) fn catalog(cache: &Cache) -> Catalog {
-    let mut definitions: Vec<Value> = cache.collection(STORAGE_KEY).list("").iter().map(|o| o.json()).collect();
-    definitions.retain(|crd| has_condition(crd, "Established"));
-    let custom = definitions.iter().filter_map(|crd| match croft_api::custom_resource(crd) {
+/// The built-in kinds and those of all established definitions. What has not changed since `previous` is taken from
+/// there: to read a large schema takes its time, and there are many.
+pub(crate) fn catalog(cache: &Cache, previous: Option<&Catalog>) -> Catalog {
+    let read = |object: &Arc<Object>| {
+        let known = previous.and_then(|catalog| catalog.definition(object.name()));
+        let definition = match known.filter(|known| known.revision == object.revision) {
+            Some(known) => known.clone(),
+            None => definition(object),
+        };
+        (object.name().to_owned(), definition)
+    };
+    let definitions = cache.collection(STORAGE_KEY).list("").iter().map(read).collect();
+    Catalog::new(croft_api::builtin().iter().cloned(), definitions)
+}
+
+fn definition(object: &Object) -> Definition {
+    let crd = object.json();
+    let resource = has_condition(&crd, "Established").then(|| croft_api::custom_resource(&crd));
+    let resource = resource.and_then(|made| match made {
         Ok(resource) => Some(Arc::new(resource)),
         Err(error) => {
-            tracing::error!(crd = object::name(crd), %error, "an established definition cannot be served");
+            tracing::error!(crd = object::name(&crd), %error, "an established definition cannot be served");
             None
         }
     });
-    Catalog::new(croft_api::builtin().iter().cloned().chain(custom))
+    Definition { revision: object.revision, uid: object::uid(&crd).to_owned(), resource }
 }
 
 /// Objects that were stored before their definition got a default show it all the same. Objects that are younger than

@@ -135,7 +135,7 @@ impl ApiServer {
         let mut changed = collection.subscribe();
         loop {
             let of = collection.changed_at();
-            let catalog = Arc::new(crd::catalog(&self.cache));
+            let catalog = Arc::new(crd::catalog(&self.cache, Some(&self.catalog())));
             crd::default_old_objects(&self.cache, &catalog);
             self.openapi.store(Arc::new(OpenApi::new(Arc::clone(&catalog))));
             self.catalog.store(catalog);
@@ -247,7 +247,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
     let cache = Cache::load(Arc::clone(&config.store)).await?;
-    let catalog = Arc::new(crd::catalog(&cache));
+    let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let tasks = TaskTracker::new();
     let server = Arc::new(ApiServer {

@@ -1,5 +1,6 @@
 //! A custom resource with one of everything: what `shop.example.com` Widgets look like to the server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use croft_api::{Column, Names, Resource, Scale, Scope, Subresource, Version, builtin};
@@ -21,7 +22,7 @@ const COLUMNS: &[(&str, &str, &str)] = &[
 ];
 
 pub(crate) fn catalog() -> Catalog {
-    Catalog::new(builtin().iter().cloned().chain([Arc::new(resource())]))
+    Catalog::new(builtin().iter().cloned().chain([Arc::new(resource())]), BTreeMap::new())
 }
 
 pub(crate) fn resource() -> Resource {
