@@ -24,7 +24,7 @@ use crate::network::{self, Dial, Networks};
 use crate::node::{Accelerator, Aspect, Finding, Health};
 use crate::server::{Reach, Reached, Transport};
 use crate::vm::Machines;
-use crate::vm::host::{Host, Lacking, NicWanted, Nics, Plugged, Users};
+use crate::vm::host::{Host, Users};
 use crate::volume::{Volumes, VolumesConfig};
 
 pub(crate) struct Workload {
