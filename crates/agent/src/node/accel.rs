@@ -82,6 +82,13 @@ impl Accelerator {
         }
     }
 
+    /// Emulation, without finding out.
+    #[cfg(test)]
+    pub(crate) fn emulation() -> Self {
+        let found = Found { has_kvm: false, reason: None, cpu_models: Vec::new() };
+        Self(watch::channel(Some(Ok(found))).1)
+    }
+
     pub(super) fn has_kvm(&self) -> bool {
         matches!(&*self.0.borrow(), Some(Ok(found)) if found.has_kvm)
     }
