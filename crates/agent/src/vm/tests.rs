@@ -32,7 +32,7 @@ use super::running::Running;
 use crate::cgroup::Cgroups;
 use crate::node::Accelerator;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The API server's part.
 #[derive(Default)]
@@ -62,7 +62,7 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 impl Table {
-    fn put(&self, path: &str, mut object: Value) {
+    fn put(&self, path: &str, mut object: Value) -> Value {
         let version = self.version.fetch_add(1, Ordering::Relaxed) + 1;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         let ends = object["metadata"]["deletionTimestamp"].is_string()
@@ -76,8 +76,9 @@ impl Table {
         }
         drop(objects);
         if is_machine && let Some(seen) = &*self.seen.lock() {
-            seen.send_replace((!ends).then(|| Arc::new(serde_json::from_value(object).unwrap())));
+            seen.send_replace((!ends).then(|| Arc::new(serde_json::from_value(object.clone()).unwrap())));
         }
+        object
     }
 
     fn get(&self, path: &str) -> Option<Value> {
@@ -118,8 +119,7 @@ impl Table {
                 self.patches.fetch_add(1, Ordering::Relaxed);
                 let mut object = object;
                 merge(&mut object, &patch);
-                self.put(path, object.clone());
-                answer(200, &object)
+                answer(200, &self.put(path, object))
             }
             Method::POST => {
                 let event: Value = serde_json::from_slice(&body).unwrap();
@@ -391,6 +391,15 @@ impl Drop for Node {
 }
 
 impl Agent {
+    async fn until_running(&self) {
+        let running = async {
+            while self.registry.get("ns", "vm").is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, running).await.expect("a machine that runs");
+    }
+
     fn running(&self) -> Arc<Running> {
         self.registry.get("ns", "vm").expect("a machine that runs")
     }

@@ -132,12 +132,7 @@ async fn a_machine_outlives_its_agent_and_is_adopted() {
     drop(agent);
 
     let mut agent = node.start_agent();
-    let adopted = async {
-        while agent.registry.get("ns", "vm").is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, adopted).await.unwrap();
+    agent.until_running().await;
     assert_eq!(agent.running().pid(), pid);
     agent.running().unpause().await.unwrap();
     let after = node.until("unpaused", |object| Node::condition(object, "Paused").0.is_empty()).await;

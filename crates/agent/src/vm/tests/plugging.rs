@@ -79,12 +79,11 @@ async fn disks_media_interfaces_processors_and_memory_are_plugged() {
     assert!(qmp.devices().await.unwrap().contains(&"n-second".to_owned()));
     assert_eq!(node.nics.0.lock().len(), 2);
 
-    // Found again as it is now, not as it was started.
+    // Found again as it is now, not as it was started. QEMU serves one connection.
+    drop(qmp);
     drop(agent);
     agent = node.start_agent();
-    while agent.registry.get("ns", "vm").is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    agent.until_running().await;
     node.change(&json!({ "spec": { "domain": { "cpu": { "sockets": 2 } } } }));
     let object = node.until("refusal", |object| Node::condition(object, "Synchronized").0 == "False").await;
     assert!(object.to_string().contains("3 sockets cannot become 2"), "{object:#}");
