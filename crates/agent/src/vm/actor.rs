@@ -27,6 +27,10 @@ use super::{adopt, cleanup};
 /// How often what is missing is looked for, beside being told.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
+/// How often a machine that does not answer is asked, before it is given up.
+const ADOPTIONS: u32 = 3;
+const ADOPT_AGAIN: Duration = Duration::from_millis(300);
+
 pub(super) struct Actor {
     pub(super) host: Arc<Host>,
     pub(super) registry: Arc<Registry>,
@@ -108,7 +112,16 @@ impl Actor {
     async fn find(&mut self) -> Result<Option<Connected>, View> {
         let vmi = self.object.get();
         let dir = self.host.machine_dir(&self.uid);
-        match Process::adopt(&dir, machine::machine_uuid(&vmi)).await {
+        let mut adopted = Process::adopt(&dir, machine::machine_uuid(&vmi)).await;
+        for _ in 0..ADOPTIONS {
+            // One that is just dying answers no more, and is gone in a moment.
+            if !matches!(adopted, Err(ProcessError::Adopt { .. } | ProcessError::Follow { .. })) {
+                break;
+            }
+            sleep(ADOPT_AGAIN).await;
+            adopted = Process::adopt(&dir, machine::machine_uuid(&vmi)).await;
+        }
+        match adopted {
             Ok((process, qmp, events)) => {
                 tracing::info!(vmi = %machine_name(&vmi), pid = process.pid(), "machine adopted");
                 if self.user.is_none() {

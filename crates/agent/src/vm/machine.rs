@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 pub(super) use disks::{bus_of, disk, targets};
 pub(super) use nics::{interface_mac, nic};
-pub(super) use system::{guest_memory, max_memory, overhead, sockets, topology, vcpus};
+pub(super) use system::{guest_memory, overhead, sockets, topology, vcpus};
 
 /// Free ports for disks and interfaces that are plugged while the guest runs.
 const HOTPLUG_PORTS: u8 = 4;

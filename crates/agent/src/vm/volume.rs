@@ -13,6 +13,9 @@ use super::host::{Attached, Host, ImageWanted, Lacking};
 use super::machine::bytes;
 use super::seed;
 
+/// Some guests take a disk that ends before the places where file systems keep their names for an empty drive.
+const SMALLEST_CD: u64 = 1 << 20;
+
 /// A volume that is ready to be given to QEMU.
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -147,13 +150,15 @@ fn logical_block(meta: &std::fs::Metadata) -> Option<u32> {
 fn open_memory(content: &[u8], is_read_only: bool) -> io::Result<Opened> {
     let mut file = File::from(memfd_create("croft-volume", MemfdFlags::CLOEXEC)?);
     file.write_all(content)?;
+    let size_bytes = u64::try_from(content.len()).unwrap_or(u64::MAX).max(SMALLEST_CD);
+    // A hole, which takes no memory.
+    file.set_len(size_bytes)?;
     let fd: OwnedFd = if is_read_only {
         // Sets of descriptors are looked through for one that was opened just so.
         File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?.into()
     } else {
         file.into()
     };
-    let size_bytes = u64::try_from(content.len()).unwrap_or(u64::MAX);
     Ok(Opened { fd, is_block: false, is_read_only, is_direct: false, block_bytes: None, size_bytes, claim: None })
 }
 
@@ -269,7 +274,7 @@ mod tests {
             let opened = open_memory(b"abc", is_read_only).unwrap();
             let flags = rustix::fs::fcntl_getfl(&opened.fd).unwrap();
             assert_eq!(flags.contains(OFlags::RDWR), !is_read_only);
-            assert_eq!(opened.size_bytes, 3);
+            assert_eq!(opened.size_bytes, SMALLEST_CD);
         }
     }
 }

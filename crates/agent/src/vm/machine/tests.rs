@@ -14,6 +14,9 @@ fn merge(target: &mut Value, patch: &Value) {
         *target = patch.clone();
         return;
     };
+    if !target.is_object() {
+        *target = json!({});
+    }
     for (key, value) in patch {
         merge(&mut target[key], value);
     }
