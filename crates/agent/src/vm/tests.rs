@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::actor::Actor;
-use super::host::{Attached, Host, ImageWanted, Images, Lacking, NicWanted, Nics, Plugged, Storage, Users};
+use super::host::{Attached, Attendance, Host, ImageWanted, Images, Lacking, NicWanted, Nics, Plugged, Storage, Users};
 use super::registry::Registry;
 use super::running::Running;
 use crate::cgroup::Cgroups;
@@ -195,6 +195,17 @@ impl Nics for Sockets {
     }
 }
 
+/// Nobody attends to these guests.
+struct Nobody;
+
+impl Attendance for Nobody {
+    fn arrive<'a>(&'a self, _: &'a Arc<Running>) -> BoxFuture<'a, ()> {
+        async {}.boxed()
+    }
+
+    fn leave(&self, _: &Running) {}
+}
+
 /// A node with one machine.
 struct Node {
     dir: TempDir,
@@ -271,6 +282,7 @@ impl Node {
             storage: self.disks.clone(),
             images: self.images.clone(),
             nics: self.nics.clone(),
+            attendance: Arc::new(Nobody),
             cgroups: Cgroups::new(&self.cgroup_name).ok(),
             users: Users::new(rustix::process::geteuid().is_root()),
             starts: tokio::sync::Semaphore::new(4),

@@ -58,19 +58,18 @@ async fn a_machine_runs_is_paused_and_leaves_nothing() {
     if agent.host.cgroups.is_some() {
         assert!(running.usage().unwrap().memory_bytes > 0);
     }
-    assert!(running.screenshot().await.unwrap().starts_with(b"\x89PNG"));
-    let mut screen = running.vnc().await.unwrap();
+    let mut screen = running.qmp().connect_vnc().await.unwrap();
     let mut greeting = [0; 4];
     tokio::io::AsyncReadExt::read_exact(&mut screen, &mut greeting).await.unwrap();
     assert_eq!(&greeting, b"RFB ");
     tokio::net::UnixStream::connect(running.console_socket()).await.unwrap();
     assert_eq!(running.usb_sockets().len(), 4);
 
-    running.pause().await.unwrap();
+    running.qmp().stop().await.unwrap();
     let paused = node.until("paused", |object| Node::condition(object, "Paused").0 == "True").await;
     assert_eq!(Node::condition(&paused, "Paused").1, "PausedByUser");
     assert_eq!(Node::condition(&paused, "Ready").0, "False");
-    running.unpause().await.unwrap();
+    running.qmp().cont().await.unwrap();
     node.until("unpaused", |object| Node::condition(object, "Paused").0.is_empty()).await;
     running.edit_guest(|facts| facts.readiness = Some(Err("probe".into())));
     node.until("unready", |object| Node::condition(object, "Ready").1 == "ContainersNotReady").await;
@@ -127,14 +126,14 @@ async fn a_machine_outlives_its_agent_and_is_adopted() {
     let agent = node.start_agent();
     let before = node.until_phase("Running").await;
     let pid = agent.running().pid();
-    agent.running().pause().await.unwrap();
+    agent.running().qmp().stop().await.unwrap();
     node.until("paused", |object| Node::condition(object, "Paused").0 == "True").await;
     drop(agent);
 
     let mut agent = node.start_agent();
     agent.until_running().await;
     assert_eq!(agent.running().pid(), pid);
-    agent.running().unpause().await.unwrap();
+    agent.running().qmp().cont().await.unwrap();
     let after = node.until("unpaused", |object| Node::condition(object, "Paused").0.is_empty()).await;
     for field in ["interfaces", "memory", "currentCPUTopology", "runtimeUser", "volumeStatus", "machine"] {
         assert_eq!(after["status"][field], before["status"][field], "{field}");
@@ -211,7 +210,7 @@ async fn a_machine_may_start_paused_and_be_given_up() {
     let mut agent = node.start_agent();
     let object = node.until_phase("Running").await;
     assert_eq!(Node::condition(&object, "Paused").1, "PausedByUser");
-    agent.running().unpause().await.unwrap();
+    agent.running().qmp().cont().await.unwrap();
     node.until("unpaused", |object| Node::condition(object, "Paused").0.is_empty()).await;
     agent.running().fail("liveness probe failed");
     let object = node.until_phase("Failed").await;
