@@ -35,7 +35,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<(), Failure> {
     } else {
         let image = ensure_image(&client, args.image.as_deref()).await?;
         let password = make(&client, &image, &args.memory).await?;
-        print(&format!("\n  machine   {NAME}\n  user      root\n  password  {password}\n\n"))?;
+        // Cloud images bring a user of their own, named after the system most often.
+        let user = if args.image.is_some() { "the image's own, for example debian" } else { "root" };
+        print(&format!("\n  machine   {NAME}\n  user      {user}\n  password  {password}\n\n"))?;
     }
     running(&client, NAME).await?;
     if args.no_console {

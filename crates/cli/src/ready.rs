@@ -22,8 +22,18 @@ pub(crate) fn message(addresses: &[SocketAddr], kubeconfig: &Path, password: Opt
         line("user", "admin");
         line("password", &format!("{}  (shown only this once)", password.reveal()));
     }
-    let _ = writeln!(out, "\nNext: kubectl --kubeconfig {} get namespaces\n", quoted(kubeconfig));
+    let kubeconfig = quoted(kubeconfig);
+    let _ = writeln!(out, "\nNext: {} demo --kubeconfig {kubeconfig}", own_name());
+    let _ = writeln!(out, "  or: kubectl --kubeconfig {kubeconfig} get virtualmachines,nodes\n");
     out
+}
+
+/// How to call this program again: by its name where the PATH finds it, else by its path.
+fn own_name() -> String {
+    let own = std::env::current_exe().unwrap_or_else(|_| "croft".into());
+    let dirs = std::env::var_os("PATH").unwrap_or_default();
+    let is_found = std::env::split_paths(&dirs).any(|dir| dir.join("croft") == own);
+    if is_found { "croft".to_owned() } else { quoted(&own) }
 }
 
 /// The path as one word of a shell.
@@ -93,7 +103,7 @@ mod tests {
         let path = Path::new("/data/kubeconfig");
         let first = message(&addresses, path, Some(&Secret::new("abc-def")), host());
         assert!(first.contains("abc-def") && first.contains("/data/kubeconfig"), "{first}");
-        assert!(first.contains("https://192.0.2.7:6443") && first.contains("Next: kubectl"), "{first}");
+        assert!(first.contains("https://192.0.2.7:6443") && first.contains("Next: "), "{first}");
         assert!(!message(&addresses, path, None, host()).contains("password"));
     }
 }
