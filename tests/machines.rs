@@ -1,5 +1,6 @@
 //! What the suites about virtual machines share: machines to create, what to wait for, and the small guest.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +23,12 @@ pub fn empty(name: &str) -> Value {
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name},
         "spec": {"runStrategy": "Always", "template": {"spec": {
             "terminationGracePeriodSeconds": 0,
-            "domain": {"memory": {"guest": "64Mi"}, "devices": {"autoattachPodInterface": false}},
+            "domain": {
+                "memory": {"guest": "64Mi"},
+                // It does nothing, so it reserves nothing: many fit.
+                "resources": {"requests": {"cpu": "1m"}, "overcommitGuestOverhead": true},
+                "devices": {"autoattachPodInterface": false},
+            },
         }}},
     })
 }
@@ -36,6 +42,22 @@ pub fn guest_image() -> Result<PathBuf> {
         bail!("no guest at {}: build it (`make guest`) or set CROFT_GUEST", image.display());
     }
     Ok(image)
+}
+
+/// The QEMU of each instance that runs on this server's node, by the instance's uid.
+pub fn qemus(server: &Croft) -> BTreeMap<String, u32> {
+    let vms = server.run_dir().map(|dir| dir.join("vms"));
+    let mut found = BTreeMap::new();
+    for entry in vms.and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(entry.path().join("process.json")).unwrap_or_default();
+        let process: Value = serde_json::from_str(&text).unwrap_or_default();
+        let Some(pid) = process["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()) else { continue };
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        if name.starts_with("qemu") {
+            found.insert(entry.file_name().to_string_lossy().into_owned(), pid);
+        }
+    }
+    found
 }
 
 pub fn subresource(kind: &str, name: &str, sub: &str) -> String {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use croft_e2e::machines::{
-    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, status_becomes, subresource,
+    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, qemus, status_becomes,
+    subresource,
 };
 use croft_testkit::{Client, Croft, StoreKind, eventually, patience};
 use serde_json::{Value, json};
@@ -25,14 +26,7 @@ async fn running(client: &Client, name: &str) -> Value {
 
 /// The QEMU of an instance.
 fn qemu(server: &Croft, instance: &Value) -> Option<u32> {
-    let uid = instance["metadata"]["uid"].as_str()?;
-    let run_dir = server.run_dir()?;
-    processes()
-        .into_iter()
-        .find(|(_, line)| {
-            line.contains("qemu-system") && line.contains(uid) && line.contains(&run_dir.display().to_string())
-        })
-        .map(|(pid, _)| pid)
+    qemus(server).get(instance["metadata"]["uid"].as_str()?).copied()
 }
 
 fn processes() -> Vec<(u32, String)> {
@@ -296,7 +290,7 @@ async fn nonsense_is_refused_with_a_reason() {
         (
             "a negative grace period",
             json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": -1}}}}),
-            "race period",
+            "terminationGracePeriodSeconds must not be negative",
         ),
     ];
     for (what, change, expected) in cases {

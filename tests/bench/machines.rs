@@ -7,7 +7,7 @@ mod bare;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use croft_e2e::machines::{INSTANCES, MACHINES, empty};
+use croft_e2e::machines::{INSTANCES, MACHINES, empty, qemus};
 use croft_testkit::{Call, Client, Croft, Protocol, StoreKind, eventually_within};
 use http::Method;
 use serde_json::Value;
@@ -97,8 +97,7 @@ async fn hundred(
     let machines = u64::try_from(count)?;
     let own = pss(croft.process().id())?.saturating_sub(before) / machines;
     report.absolute("Croft's memory for each of them", kib(own), "2 MiB", own <= 2 << 20);
-    let run_dir = croft.run_dir().context("a node")?.display().to_string();
-    let guests: u64 = bare::processes_naming(&run_dir).into_iter().map(|pid| pss(pid).unwrap_or_default()).sum();
+    let guests: u64 = qemus(croft).into_values().map(|pid| pss(pid).unwrap_or_default()).sum();
     let alone = bare::memory(count.min(10)).await?;
     let total = own + guests / machines;
     report.row(&Row {
@@ -154,7 +153,7 @@ async fn crowd(croft: &Croft, client: &Client, many: usize, report: &mut Report)
         gets.push(start.elapsed());
     }
     let p99 = percentile(&mut gets, 0.99);
-    let alive = bare::processes_naming(&croft.run_dir().context("a node")?.display().to_string()).len();
+    let alive = qemus(croft).len();
     report.absolute(
         &format!("{many} VMs at a time: GET p99"),
         format!("{} ({})", ms(p99), outcome.clone().map_or_else(|why| why, |count| format!("{count} run"))),

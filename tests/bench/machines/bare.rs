@@ -79,17 +79,3 @@ pub(super) async fn memory(count: usize) -> Result<u64> {
     }
     Ok(sum / u64::try_from(count)?)
 }
-
-/// QEMU processes whose command line names a text.
-pub(super) fn processes_naming(text: &str) -> Vec<u32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line);
-        if line.contains("qemu-system") && line.contains(text) {
-            found.push(pid);
-        }
-    }
-    found
-}
