@@ -109,6 +109,19 @@ impl Cgroups {
         Ok(cgroups)
     }
 
+    /// What the parent is called for an agent that keeps its sockets there.
+    pub fn name_for(run_dir: &Path) -> String {
+        format!("croft-{}", run_dir.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Takes away all groups, and their parent.
+    pub async fn remove_all(&self) -> Result<(), CgroupError> {
+        for id in self.ids() {
+            self.group(&id).remove().await?;
+        }
+        Group { version: self.version, dirs: self.parents.clone() }.remove().await
+    }
+
     /// A group with these limits; one that is there already gets them too.
     pub fn create(&self, id: &str, limits: Limits) -> Result<Group, CgroupError> {
         let group = self.group(id);

@@ -22,6 +22,7 @@ mod iso;
 pub mod network;
 mod node;
 mod probe;
+mod reset;
 mod server;
 mod streams;
 mod vm;
@@ -42,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guest::Guests;
 
 pub use node::{Accelerator, Aspect, Finding, Health};
+pub use reset::{ResetError, reset};
 
 /// Who the managed fields say it was.
 pub(crate) const MANAGER: &str = "croft-agent";

@@ -128,8 +128,8 @@ impl Workload {
 
     fn cgroups(&self) -> Option<Cgroups> {
         // The directory's name is this agent's own, of all on this host.
-        let own = self.machines_dir.parent().and_then(|dir| dir.file_name()).unwrap_or_default().to_string_lossy();
-        match Cgroups::new(&format!("croft-{own}")) {
+        let own = self.machines_dir.parent().unwrap_or(&self.machines_dir);
+        match Cgroups::new(&Cgroups::name_for(own)) {
             Ok(cgroups) => {
                 self.health.set(Aspect::Cgroups, Finding::good("Writable", "guests are held to their limits"));
                 Some(cgroups)

@@ -23,5 +23,5 @@ pub use command::CommandError;
 pub use device::{Controller, Device, DeviceError, DeviceKind, DriveKind, Signature, devices, inspect};
 pub use durable::{Staged, copy_sparse, reflink};
 pub use mounts::Mount;
-pub use pool::{Backing, Cloning, Options, Pool, PoolError, Usage};
+pub use pool::{Backing, Cloning, Options, Pool, PoolError, Usage, unmount};
 pub use volume::{Volume, VolumeError};

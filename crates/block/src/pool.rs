@@ -210,6 +210,11 @@ impl Pool {
     }
 }
 
+/// Takes a pool off the host that no process of ours has open; one that is not mounted is left as it is.
+pub fn unmount(dir: &Path) -> Result<(), PoolError> {
+    disk::unmount(dir)
+}
+
 fn make_directory(path: &Path) -> Result<(), PoolError> {
     DirBuilder::new().recursive(true).mode(MODE).create(path).map_err(PoolError::io("make", path))
 }

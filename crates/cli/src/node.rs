@@ -1,13 +1,14 @@
 //! `croft node`: the machines that machines run on.
 
 use std::fmt::Write;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{Client, ClientArgs, Kind};
 use crate::output::{self, Format, OutputArgs};
-use crate::{Failure, list, print};
+use crate::{Failure, list, print, run_dir};
 
 const NODES: Kind = Kind { prefix: "/api/v1", plural: "nodes" };
 
@@ -30,6 +31,8 @@ enum NodeCommand {
     Cordon(NameArgs),
     /// Let machines start on a node again
     Uncordon(NameArgs),
+    /// Take what a stopped server left off this host: guests, network, mounts; its data stays
+    Reset(ResetArgs),
 }
 
 #[derive(Debug, Args)]
@@ -41,14 +44,35 @@ struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+struct ResetArgs {
+    /// The server's data directory
+    #[arg(long, env = "CROFT_DATA_DIR", value_name = "DIR", default_value = "/var/lib/croft")]
+    data_dir: PathBuf,
+    /// Its directory for sockets [default: as the server chooses it]
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Guests that still run are ended
+    #[arg(long, required = true)]
+    yes: bool,
+}
+
+#[derive(Debug, Args)]
 struct NameArgs {
     /// The node
     name: String,
 }
 
 pub(crate) async fn run(args: NodeArgs) -> Result<(), Failure> {
+    if let NodeCommand::Reset(args) = args.command {
+        let run_dir = args.run_dir.unwrap_or_else(|| run_dir::of(&args.data_dir));
+        let data_dir = std::path::absolute(&args.data_dir)?;
+        croft_agent::reset(&data_dir, &run_dir).await?;
+        return Ok(());
+    }
     let client = args.client.connect().await?;
     match args.command {
+        // Needs no server, and was done above.
+        NodeCommand::Reset(_) => Ok(()),
         NodeCommand::List(output) => list::run(&client, NODES, true, None, output).await,
         NodeCommand::Show(args) => show(&client, args).await,
         NodeCommand::Cordon(args) => cordon(&client, &args.name, true).await,

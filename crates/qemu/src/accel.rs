@@ -11,6 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
@@ -44,6 +45,8 @@ pub struct ProbeError {
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Emulation has to finish some day: it is the last resort.
 const EMULATION_TIMEOUT: Duration = Duration::from_mins(1);
+/// More than the probe needs, even emulated on a slow machine.
+const PROCESSOR_SECONDS: u64 = 20;
 /// The guest's word for "all went well", as QEMU turns it into an exit code.
 const SUCCESS: u8 = 0x10;
 
@@ -79,10 +82,19 @@ async fn run_guest(binary: &Path, accel: &str, patience: Duration) -> Result<(),
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("{} does not start: {error}", binary.display()))?;
+    outlive_us_briefly(&child);
     match timeout(patience, finish(&mut child)).await {
         Err(_) => Err(format!("a 64-bit guest hung for {patience:?}")),
         Ok(outcome) => outcome,
     }
+}
+
+/// A guest that hangs burns a processor for ever; if we are killed meanwhile, nobody but the kernel is left to end it.
+fn outlive_us_briefly(child: &Child) {
+    let limit = Rlimit { current: Some(PROCESSOR_SECONDS), maximum: Some(PROCESSOR_SECONDS) };
+    let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    // One that has ended already needs no limit.
+    let _ = pid.map(|pid| prlimit(Some(pid), Resource::Cpu, limit));
 }
 
 async fn finish(child: &mut Child) -> Result<(), String> {

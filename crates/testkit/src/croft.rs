@@ -35,16 +35,21 @@ pub struct Croft {
 #[derive(Debug)]
 struct NodeDirs {
     run_dir: TempDir,
-    pool: PathBuf,
+    data_dir: PathBuf,
 }
 
 impl Drop for NodeDirs {
     fn drop(&mut self) {
-        // Guests outlive the server by design; all of them name this directory.
-        crate::process::kill_all_naming(self.run_dir.path());
-        remove_cgroups(self.run_dir.path());
-        // Nothing is mounted there if the file system clones files itself. What is still open goes with its process.
-        let _ = Command::new("umount").args(["--lazy", "--quiet"]).arg(&self.pool).output();
+        // Guests outlive the server by design, and so do its network and its mounts.
+        let Ok(binary) = binary() else { return };
+        let mut reset = Command::new(binary);
+        reset
+            .args(["node", "reset", "--yes", "--data-dir"])
+            .arg(&self.data_dir)
+            .arg("--run-dir")
+            .arg(self.run_dir.path());
+        // A test that fails here has failed before; what it left is seen by the next.
+        let _ = reset.output();
     }
 }
 
@@ -67,7 +72,7 @@ impl Croft {
         let run_dir = tempfile::Builder::new().prefix("croft-").tempdir_in("/tmp")?;
         let mut args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
         args.extend(["--node-listen=127.0.0.1:0".to_owned(), format!("--run-dir={}", run_dir.path().display())]);
-        let node = NodeDirs { run_dir, pool: dir.path().join("pool") };
+        let node = NodeDirs { run_dir, data_dir: dir.path().to_owned() };
         Self::launch(store, args, dir, Some(node)).await
     }
 
@@ -139,20 +144,6 @@ impl Deref for Croft {
 
     fn deref(&self) -> &Endpoint {
         &self.endpoint
-    }
-}
-
-/// The node's control groups are named after its run directory; those of killed guests are empty in a moment.
-fn remove_cgroups(run_dir: &Path) {
-    let name = format!("croft-{}", run_dir.file_name().unwrap_or_default().to_string_lossy());
-    let Ok(hierarchies) = std::fs::read_dir("/sys/fs/cgroup") else { return };
-    let roots = hierarchies.flatten().map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
-    for group in roots.map(|root| root.join(&name)).filter(|group| group.is_dir()) {
-        let children = std::fs::read_dir(&group).into_iter().flatten().flatten().map(|entry| entry.path());
-        for dir in children.filter(|path| path.is_dir()).chain([group.clone()]) {
-            // Only an empty one can be removed; a leftover harms nobody.
-            let _ = std::fs::remove_dir(dir);
-        }
     }
 }
 

@@ -100,26 +100,6 @@ impl Drop for Process {
     }
 }
 
-/// Kills every process whose command line or environment names the path, which must be one that nobody else could name.
-pub(crate) fn kill_all_naming(path: &Path) {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return };
-    let wanted = path.to_string_lossy();
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()).and_then(Pid::from_raw)
-        else {
-            continue;
-        };
-        let names = |file: &str| {
-            let text = std::fs::read(entry.path().join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&text).contains(&*wanted)
-        };
-        if names("cmdline") || names("environ") {
-            // One that has just ended is as good as killed.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
-}
-
 /// A TCP port of the loopback address that was free a moment ago.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
