@@ -110,6 +110,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let accelerator = Accelerator::probe(&config.qemu, &config.data_dir, health.clone());
     let guests = Guests::default();
     let lines = Arc::<workload::Lines>::default();
+    let stores = Arc::<server::Stores>::default();
     let workload = workload::Workload {
         client: config.client.clone(),
         node_name: config.node_name.clone(),
@@ -120,6 +121,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         health: health.clone(),
         guests: guests.clone(),
         lines: Arc::clone(&lines),
+        stores: Arc::clone(&stores),
     };
     let registration = node::Registration {
         client: config.client,
@@ -130,7 +132,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
-    let services = server::Services { guests, reach: lines };
+    let services = server::Services { guests, reach: lines, stores };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));

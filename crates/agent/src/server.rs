@@ -8,6 +8,7 @@
 //! | `PUT /v1/vmis/{ns}/{name}/{pause,unpause,freeze,unfreeze,reset,softreboot}` | [`actions`] |
 //! | `GET …/{guestosinfo,userlist,filesystemlist}`, `vnc/screenshot`, `log` | [`views`] |
 //! | `GET …/{console,vnc,usbredir,vsock,portforward/{port}/{tcp,udp}}` | [`mod@streams`], upgraded |
+//! | `POST /v1/images/{ns}/{name}?size=`, `GET /v1/images/{ns}/{name}`, `POST /v1/claims/{ns}/{name}` | [`transfers`] |
 //! | `GET /metrics`, `GET /healthz` | |
 
 mod actions;
@@ -17,6 +18,7 @@ mod route;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod transfers;
 mod views;
 
 use std::convert::Infallible;
@@ -39,6 +41,7 @@ use crate::streams::Streams;
 use answer::{Body, Failure, failure};
 pub(crate) use listen::{Tls, bind};
 use route::{Route, Subject};
+pub(crate) use transfers::Stores;
 
 /// From the connection to the end of the handshake, and from there to the end of the request's head.
 const GREETING: Duration = Duration::from_secs(10);
@@ -69,6 +72,7 @@ pub(crate) enum Transport {
 pub(crate) struct Services {
     pub(crate) guests: Guests,
     pub(crate) reach: Arc<dyn Reach>,
+    pub(crate) stores: Arc<Stores>,
 }
 
 impl fmt::Debug for Services {
@@ -153,6 +157,9 @@ impl Server {
             Route::View(subject, view) => {
                 let guest = self.guest(&subject, Failure::conflict)?;
                 views::answer(&guest, view, request.uri().query()).await
+            }
+            Route::Transfer(subject, transfer) => {
+                transfers::run(&self.services.stores, &subject, transfer, request.into_body()).await
             }
             Route::Stream(subject, kind) => {
                 // KubeVirt's own word for consoles of a machine that does not run yet: clients wait on this code alone.

@@ -22,7 +22,7 @@ use crate::guest::{Guest, Guests};
 use crate::image::Images;
 use crate::network::{self, Dial, Networks};
 use crate::node::{Accelerator, Aspect, Finding, Health};
-use crate::server::{Reach, Reached, Transport};
+use crate::server::{Reach, Reached, Stores, Transport};
 use crate::vm::Machines;
 use crate::vm::host::{Host, Users};
 use crate::volume::{Volumes, VolumesConfig};
@@ -37,6 +37,7 @@ pub(crate) struct Workload {
     pub(crate) health: Health,
     pub(crate) guests: Guests,
     pub(crate) lines: Arc<Lines>,
+    pub(crate) stores: Arc<Stores>,
 }
 
 impl Workload {
@@ -57,6 +58,7 @@ impl Workload {
         let _ = self.lines.0.set(Arc::clone(&networks));
         let images = Images::new(self.client.clone(), events.clone(), volumes.clone());
         let imports = DataImports::new(self.client.clone(), events, volumes.clone(), images.clone());
+        self.stores.open(images.clone(), imports.clone());
         let disks = ContainerDisks::new(self.client.clone(), images.clone(), &volumes);
         let machines = self.machines(&volumes, networks, disks.clone());
         tasks.spawn(images.run(stop.clone()));

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 use serde_json::json;
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-pub(crate) type Body = BoxBody<Bytes, BoxError>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A refusal, as the user will read it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -89,5 +89,5 @@ pub(crate) fn with_type(code: StatusCode, content_type: &'static str, body: impl
 }
 
 pub(crate) fn full(body: impl Into<Bytes>) -> Body {
-    Full::new(body.into()).map_err(|never| match never {}).boxed()
+    Full::new(body.into()).map_err(|never| match never {}).boxed_unsync()
 }

@@ -11,9 +11,10 @@ pub(super) enum Route {
     Act(Subject, Action),
     View(Subject, View),
     Stream(Subject, StreamKind),
+    Transfer(Subject, Transfer),
 }
 
-/// The instance that it is about.
+/// The instance, image or claim that it is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) namespace: String,
@@ -48,6 +49,13 @@ pub(super) enum StreamKind {
     PortForward { port: u16, transport: Transport },
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transfer {
+    IntoImage { size: Option<u64> },
+    FromImage,
+    IntoClaim,
+}
+
 impl Route {
     pub(super) fn of<B>(request: &Request<B>) -> Result<Self, Failure> {
         let path = request.uri().path();
@@ -58,6 +66,10 @@ impl Route {
             (method, ["v1", "vmis", namespace, name, rest @ ..]) => {
                 let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
                 of_instance(method, subject, rest, query)?
+            }
+            (method, ["v1", kind, namespace, name]) if is_name(namespace) && is_name(name) => {
+                let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+                of_file(method, kind, query)?.map(|transfer| Self::Transfer(subject, transfer))
             }
             _ => None,
         };
@@ -93,6 +105,26 @@ fn of_instance(method: &Method, subject: Subject, rest: &[&str], query: &str) ->
         _ => return Ok(None),
     };
     Ok(Some(route))
+}
+
+fn of_file(method: &Method, kind: &str, query: &str) -> Result<Option<Transfer>, Failure> {
+    Ok(match (method, kind) {
+        (&Method::POST, "images") => {
+            let number = |text: &str| {
+                text.parse().map_err(|_| Failure::bad_request(format!("size: {text:?} is not a number of bytes")))
+            };
+            Some(Transfer::IntoImage { size: value(query, "size").map(number).transpose()? })
+        }
+        (&Method::GET, "images") => Some(Transfer::FromImage),
+        (&Method::POST, "claims") => Some(Transfer::IntoClaim),
+        _ => None,
+    })
+}
+
+/// A name as objects have them: it goes into paths of the API server.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.'))
 }
 
 fn forward(port: &str, transport: &str) -> Result<StreamKind, Failure> {
@@ -151,6 +183,14 @@ mod tests {
             ("GET", "/v1/vmis/ns/vm/vsock?port=7", Ok(Route::Stream(subject(), StreamKind::Vsock { port: 7 }))),
             ("GET", "/v1/vmis/ns/vm/vsock", Err(400)),
             ("GET", "/v1/vmis/ns/vm", Err(404)),
+            ("POST", "/v1/images/ns/vm", Ok(Route::Transfer(subject(), Transfer::IntoImage { size: None }))),
+            ("POST", "/v1/images/ns/vm?size=7", Ok(Route::Transfer(subject(), Transfer::IntoImage { size: Some(7) }))),
+            ("POST", "/v1/images/ns/vm?size=-7", Err(400)),
+            ("GET", "/v1/images/ns/vm", Ok(Route::Transfer(subject(), Transfer::FromImage))),
+            ("POST", "/v1/claims/ns/vm", Ok(Route::Transfer(subject(), Transfer::IntoClaim))),
+            ("GET", "/v1/claims/ns/vm", Err(404)),
+            ("POST", "/v1/claims/ns/..", Err(404)),
+            ("POST", "/v1/claims/ns/a%2fb", Err(404)),
             ("GET", "/healthz", Ok(Route::Health)),
             ("GET", "/", Err(404)),
         ] {

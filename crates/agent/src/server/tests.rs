@@ -90,7 +90,7 @@ impl Fixture {
         let guests = Guests::default();
         let stop = CancellationToken::new();
         let reach: Arc<dyn Reach> = Arc::new(Here(reached_at));
-        let services = Services { guests: guests.clone(), reach: Arc::clone(&reach) };
+        let services = Services { guests: guests.clone(), reach: Arc::clone(&reach), stores: Arc::default() };
         tokio::spawn(serve(listener, tls, services, stop.clone()));
         Self { dir, ca, address, guests, reach, stop, machines: Vec::new() }
     }
@@ -350,6 +350,16 @@ async fn a_machine_without_an_operating_system_is_seen_and_steered() {
     assert_eq!(fixture.refusal("PUT", &format!("{vm}/pause")).await, (409, not_running.to_owned()));
     fixture.guests.leave("ns", "vm", &guest.uid);
     assert!(fixture.guests.all().is_empty());
+}
+
+#[tokio::test]
+async fn files_are_refused_until_the_pool_is_open() {
+    let fixture = Fixture::start(Vec::new()).await;
+    for (method, path) in [("POST", "/v1/images/ns/a?size=4"), ("GET", "/v1/images/ns/a"), ("POST", "/v1/claims/ns/a")]
+    {
+        let refusal = fixture.refusal(method, path).await;
+        assert_eq!(refusal, (503, "the node's pool is not open yet".to_owned()), "{method} {path}");
+    }
 }
 
 #[tokio::test]

@@ -108,7 +108,7 @@ async fn log(guest: &Guest, query: &str) -> Result<Response<Body>, Failure> {
     let chunks = stream::once(std::future::ready(past)).chain(next);
     let frames = chunks.map(|chunk| Ok::<_, BoxError>(Frame::data(chunk)));
     let mut response = with_type(StatusCode::OK, "text/plain; charset=utf-8", Bytes::new());
-    *response.body_mut() = BodyExt::boxed(StreamBody::new(frames));
+    *response.body_mut() = BodyExt::boxed_unsync(StreamBody::new(frames));
     Ok(response)
 }
 
