@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use croft_meta::{ApiError, Chain};
 use croft_pki::node::{NodeClient, server_name};
+use futures::{StreamExt, TryStreamExt};
 use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use http::response::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
@@ -24,7 +26,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::answer::{self, Answer, Body};
+use crate::answer::{self, Answer, Body, BoxError};
 use crate::call::Call;
 use crate::moving::Moving;
 use crate::pipeline::not_allowed;
@@ -72,6 +74,15 @@ impl ApiServer {
         let agent = self.agent(node)?;
         let answer = self.send(&agent, request, patience).await?;
         Ok(passed_on(answer))
+    }
+
+    /// As [`Self::call_node`], for an answer that goes on for as long as its reader stays, however quiet it is.
+    pub(crate) async fn follow_node(&self, node: &str, request: Request<Body>) -> Result<Answer, ApiError> {
+        let agent = self.agent(node)?;
+        let (parts, body) = self.send(&agent, request, Patience::Short).await?.into_parts();
+        let chunks = body.into_data_stream().map_ok(Frame::data).map_err(BoxError::from);
+        let chunks = chunks.take_until(self.stopping().cancelled_owned());
+        Ok(Response::from_parts(own_parts(parts), StreamBody::new(chunks).boxed_unsync()))
     }
 
     /// Opens a stream of raw bytes to something on a node; or the agent's answer why not.
@@ -171,13 +182,17 @@ pub(crate) fn request(method: Method, path: &str, body: Body) -> Result<Request<
 
 /// An agent's answer as our own: what was about the connection to it stays behind.
 fn passed_on(answer: Response<Incoming>) -> Answer {
-    let (mut parts, body) = answer.into_parts();
+    let (parts, body) = answer.into_parts();
+    Response::from_parts(own_parts(parts), Moving::new(body.map_err(Into::into)).boxed_unsync())
+}
+
+fn own_parts(mut parts: Parts) -> Parts {
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
         parts.headers.remove(name);
     }
     parts.version = http::Version::default();
     parts.extensions = http::Extensions::new();
-    Response::from_parts(parts, Moving::new(body.map_err(Into::into)).boxed_unsync())
+    parts
 }
 
 fn agent_address(node: &Value) -> Option<SocketAddr> {

@@ -65,6 +65,8 @@ pub(super) const SUBRESOURCES: &[Subresource] = &[
     get(Kind::Vmi, "guestosinfo"),
     get(Kind::Vmi, "userlist"),
     get(Kind::Vmi, "filesystemlist"),
+    // Ours: what the serial console has said.
+    get(Kind::Vmi, "log"),
     put(Kind::Vmi, "addvolume"),
     put(Kind::Vmi, "removevolume"),
     get(Kind::Vmi, "objectgraph"),

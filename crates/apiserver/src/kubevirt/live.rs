@@ -103,6 +103,7 @@ pub(super) async fn ask(call: &Call, what: &str) -> Result<Answer, ApiError> {
             let cursor = if call.query.flag("moveCursor") { "?moveCursor=true" } else { "" };
             get(call, &vmi, &format!("{}{cursor}", agent_path(call, what))).await
         }
+        "log" => log(call).await,
         "sev/fetchcertchain" | "sev/querylaunchmeasurement" => Err(gated("WorkloadEncryptionSEV")),
         stream if SUBRESOURCES.iter().any(|s| s.kind == Kind::Vmi && s.name == stream && s.is_stream) => {
             // Only reached without the upgrade.
@@ -110,6 +111,26 @@ pub(super) async fn ask(call: &Call, what: &str) -> Result<Answer, ApiError> {
         }
         _ => Err(wrong_method_or_path(call, Kind::Vmi, "update")),
     }
+}
+
+/// What the serial console has said, and with `follow` what it says from now on.
+async fn log(call: &Call) -> Result<Answer, ApiError> {
+    let vmi = fetch(call, Kind::Vmi).await?;
+    let mut path = agent_path(call, "log");
+    let is_followed = call.query.flag("follow");
+    if is_followed {
+        path.push_str("?follow=true");
+    }
+    if let Some(text) = call.query.get("tailLines").filter(|text| !text.is_empty()) {
+        let wrong = |_| ApiError::bad_request(format!("tailLines: {text:?} is not a number of lines"));
+        let lines: u32 = text.parse().map_err(wrong)?;
+        path.push_str(&format!("{}tailLines={lines}", if is_followed { '&' } else { '?' }));
+    }
+    if !is_followed {
+        return get(call, &vmi, &path).await;
+    }
+    let request = node_proxy::request(Method::GET, &path, answer::full(""))?;
+    call.server.follow_node(node_of(&vmi)?, request).await
 }
 
 async fn get(call: &Call, vmi: &Value, path: &str) -> Result<Answer, ApiError> {

@@ -129,6 +129,7 @@ async fn answer(mut request: Request<Incoming>, log: Arc<Mutex<Vec<String>>>) ->
     Ok(match last.as_str() {
         "guestosinfo" => json(r#"{"guestAgentVersion":"8.0"}"#),
         "screenshot" => Response::new(full(vec![0x89_u8, b'P', b'N', b'G'])),
+        "log" => Response::new(full("login: ")),
         "metrics" => Response::new(full("kubevirt_vmi_info 1\n")),
         // Never answers.
         "unfreeze" => std::future::pending().await,

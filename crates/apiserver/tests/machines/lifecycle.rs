@@ -228,6 +228,21 @@ async fn agents_are_asked_and_their_answers_passed_on() {
     let path = format!("{SUB}/virtualmachineinstances/a/vnc/screenshot?moveCursor=true");
     assert_eq!(&cluster.client.get(&path).await.unwrap().body[..4], b"\x89PNG");
     assert!(cluster.agent.seen().last().unwrap().starts_with("GET /v1/vmis/default/a/vnc/screenshot?moveCursor=true"));
+    for (query, code, asked) in [
+        ("", 200, ""),
+        ("?tailLines=5", 200, "?tailLines=5"),
+        ("?follow=true", 200, "?follow=true"),
+        ("?tailLines=5&follow=true", 200, "?follow=true&tailLines=5"),
+        ("?tailLines=-1", 400, ""),
+    ] {
+        let log = cluster.client.get(&format!("{SUB}/virtualmachineinstances/a/log{query}")).await.unwrap();
+        assert_eq!(log.status, code, "{}", log.text());
+        if code == 200 {
+            assert_eq!(log.text(), "login: ");
+            let seen = cluster.agent.seen();
+            assert_eq!(seen.last().unwrap().trim_end(), format!("GET /v1/vmis/default/a/log{asked}"));
+        }
+    }
 
     let metrics = cluster.client.get("/api/v1/nodes/n1/proxy/metrics").await.unwrap();
     assert_eq!((metrics.status, metrics.text().as_str()), (200, "kubevirt_vmi_info 1\n"));

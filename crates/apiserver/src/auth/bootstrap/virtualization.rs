@@ -35,6 +35,7 @@ const LOOK: &[&str] = &[
     "virtualmachineinstances/guestosinfo",
     "virtualmachineinstances/filesystemlist",
     "virtualmachineinstances/userlist",
+    "virtualmachineinstances/log",
     "virtualmachineinstances/objectgraph",
 ];
 /// To get into a machine.
@@ -276,6 +277,8 @@ mod tests {
             ("editor", "get", screenshot, true),
             ("editor", "update", ("virtualmachines", "migrate"), false),
             ("viewer", "get", guest, true),
+            ("viewer", "get", ("virtualmachineinstances", "log"), true),
+            ("nobody", "get", ("virtualmachineinstances", "log"), false),
             ("viewer", "get", console, false),
             ("viewer", "update", start, false),
             ("nobody", "get", guest, false),
