@@ -49,7 +49,7 @@ impl Attendance for Attendants {
                 attend(Arc::clone(&guest), machine.subscribe(), Some(self.client.clone()), Arc::clone(&self.reach));
             let told = tell(guest.clone(), Arc::clone(machine), Arc::clone(&self.leases), self.lease_changes.clone());
             tokio::spawn(async move {
-                let both = async { tokio::join!(attended, told) };
+                let both = Box::pin(async { tokio::join!(attended, told) });
                 guest.gone().run_until_cancelled(both).await;
             });
         })

@@ -35,7 +35,7 @@ pub enum CgroupError {
 
 /// What a machine may take. None is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// In thousandths of a core.
     pub cpu_millis: Option<u64>,
     /// Its share when cores are scarce, in thousandths of a core.
@@ -44,14 +44,14 @@ pub struct Limits {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     pub cpu: Duration,
     pub memory_bytes: u64,
 }
 
 /// Where the groups of this agent's machines are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cgroups {
+pub(crate) struct Cgroups {
     version: Version,
     /// The parent of all groups: one directory, or one a controller.
     parents: Parents,
@@ -86,7 +86,7 @@ impl Parents {
 
 impl Cgroups {
     /// Finds the kernel's version and makes the parent of the groups. `name` tells several agents of one host apart.
-    pub fn new(name: &str) -> Result<Cgroups, CgroupError> {
+    pub(crate) fn new(name: &str) -> Result<Cgroups, CgroupError> {
         Cgroups::below(Path::new(ROOT), name)
     }
 
@@ -110,12 +110,12 @@ impl Cgroups {
     }
 
     /// What the parent is called for an agent that keeps its sockets there.
-    pub fn name_for(run_dir: &Path) -> String {
+    pub(crate) fn name_for(run_dir: &Path) -> String {
         format!("croft-{}", run_dir.file_name().unwrap_or_default().to_string_lossy())
     }
 
     /// Takes away all groups, and their parent.
-    pub async fn remove_all(&self) -> Result<(), CgroupError> {
+    pub(crate) async fn remove_all(&self) -> Result<(), CgroupError> {
         for id in self.ids() {
             self.group(&id).remove().await?;
         }
@@ -123,7 +123,7 @@ impl Cgroups {
     }
 
     /// A group with these limits; one that is there already gets them too.
-    pub fn create(&self, id: &str, limits: Limits) -> Result<Group, CgroupError> {
+    pub(crate) fn create(&self, id: &str, limits: Limits) -> Result<Group, CgroupError> {
         let group = self.group(id);
         for dir in group.dirs.all() {
             make(dir)?;
@@ -132,12 +132,12 @@ impl Cgroups {
         Ok(group)
     }
 
-    pub fn group(&self, id: &str) -> Group {
+    pub(crate) fn group(&self, id: &str) -> Group {
         Group { version: self.version, dirs: self.parents.child(id) }
     }
 
     /// The groups that are there, from this run or an earlier one.
-    pub fn ids(&self) -> Vec<String> {
+    pub(crate) fn ids(&self) -> Vec<String> {
         let mut ids: Vec<String> = Vec::new();
         for parent in self.parents.all() {
             let Ok(entries) = fs::read_dir(parent) else { continue };
@@ -152,18 +152,18 @@ impl Cgroups {
 
 /// One machine's group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub(crate) struct Group {
     version: Version,
     dirs: Parents,
 }
 
 impl Group {
     /// The files that a process's number is written to.
-    pub fn procs(&self) -> Vec<PathBuf> {
+    pub(crate) fn procs(&self) -> Vec<PathBuf> {
         self.dirs.all().into_iter().map(|dir| dir.join("cgroup.procs")).collect()
     }
 
-    pub fn set(&self, limits: Limits) -> Result<(), CgroupError> {
+    pub(crate) fn set(&self, limits: Limits) -> Result<(), CgroupError> {
         // The kernel's own unit: 1024 for a core, 2 at least.
         let shares = (limits.cpu_request_millis * 1024 / 1000).clamp(2, 262_144);
         let quota = limits.cpu_millis.map(|millis| (millis * PERIOD_US / 1000).max(1000));
@@ -188,8 +188,8 @@ impl Group {
     }
 
     fn set_memory_first(&self, bytes: Option<u64>) -> Result<(), CgroupError> {
-        let text = bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
         const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
+        let text = bytes.map_or_else(|| "-1".to_owned(), |bytes| bytes.to_string());
         // Memory with swap may never be less than memory alone, so a higher limit begins with the one with swap.
         let raised = write_if_there(&self.dirs.memory, WITH_SWAP, &text);
         write(&self.dirs.memory, "memory.limit_in_bytes", &text)?;
@@ -200,7 +200,7 @@ impl Group {
     }
 
     /// None if the group is not there, or no longer.
-    pub fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         let number = |dir: &Path, file: &str| fs::read_to_string(dir.join(file)).ok()?.trim().parse::<u64>().ok();
         match self.version {
             Version::First => Some(Usage {
@@ -217,7 +217,7 @@ impl Group {
     }
 
     /// Removes the group, which must be empty. One that is not there is as good as removed.
-    pub async fn remove(&self) -> Result<(), CgroupError> {
+    pub(crate) async fn remove(&self) -> Result<(), CgroupError> {
         for dir in self.dirs.all() {
             let mut tries = 0;
             loop {
@@ -291,8 +291,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { cpu_millis: Some(1500), cpu_request_millis: 500, memory_bytes: Some(300 << 20) };
 
-    fn read(path: PathBuf) -> String {
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fn read(path: &Path) -> String {
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
     /// A directory that looks like the second version's, since a host has one version only.
@@ -302,14 +302,14 @@ mod tests {
         fs::write(root.path().join("cgroup.controllers"), "cpu memory").unwrap();
         fs::write(root.path().join("cgroup.subtree_control"), "memory").unwrap();
         let cgroups = Cgroups::below(root.path(), "croft-test").unwrap();
-        assert_eq!(read(root.path().join("cgroup.subtree_control")), "+cpu");
-        assert_eq!(read(root.path().join("croft-test/cgroup.subtree_control")), "+cpu +memory");
+        assert_eq!(read(&root.path().join("cgroup.subtree_control")), "+cpu");
+        assert_eq!(read(&root.path().join("croft-test/cgroup.subtree_control")), "+cpu +memory");
         let group = cgroups.create("a", LIMITS).unwrap();
         let dir = root.path().join("croft-test/a");
-        let files = ["cpu.weight", "cpu.max", "memory.max"].map(|file| read(dir.join(file)));
+        let files = ["cpu.weight", "cpu.max", "memory.max"].map(|file| read(&dir.join(file)));
         assert_eq!(files, ["20", "150000 100000", "314572800"]);
         group.set(Limits::default()).unwrap();
-        assert_eq!((read(dir.join("cpu.max")), read(dir.join("memory.max"))), ("max 100000".into(), "max".into()));
+        assert_eq!((read(&dir.join("cpu.max")), read(&dir.join("memory.max"))), ("max 100000".into(), "max".into()));
         assert_eq!(group.procs(), [dir.join("cgroup.procs")]);
         fs::write(dir.join("cpu.stat"), "usage_usec 1500\nuser_usec 1\n").unwrap();
         fs::write(dir.join("memory.current"), "4096\n").unwrap();
@@ -334,7 +334,7 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         for procs in group.procs() {
             fs::write(&procs, child.id().to_string()).unwrap();
-            assert_eq!(read(procs).trim(), child.id().to_string());
+            assert_eq!(read(&procs).trim(), child.id().to_string());
         }
         assert!(group.usage().is_some());
         child.kill().unwrap();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// What a guest is told at its first boot.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Seed {
+pub(crate) struct Seed {
     pub user_data: Vec<u8>,
     pub network_data: Option<Vec<u8>>,
     /// Changes when the guest should do its first steps again.
@@ -24,21 +24,21 @@ impl std::fmt::Debug for Seed {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub(crate) enum Layout {
     NoCloud,
     ConfigDrive,
 }
 
 impl Layout {
     /// The label by which the guest knows the CD.
-    pub fn label(self) -> &'static str {
+    pub(crate) fn label(self) -> &'static str {
         match self {
             Layout::NoCloud => "cidata",
             Layout::ConfigDrive => "config-2",
         }
     }
 
-    pub fn files(self, seed: &Seed) -> Vec<(String, Vec<u8>)> {
+    pub(crate) fn files(self, seed: &Seed) -> Vec<(String, Vec<u8>)> {
         let keys: serde_json::Map<String, Value> =
             seed.public_keys.iter().enumerate().map(|(index, key)| (index.to_string(), json!(key))).collect();
         let (mut meta, paths) = match self {
@@ -71,7 +71,7 @@ impl Layout {
 }
 
 /// A guest's name for itself: the first label of what was asked for, with nothing a host name may not have.
-pub fn hostname(wanted: &str) -> String {
+pub(crate) fn hostname(wanted: &str) -> String {
     const MAX: usize = 63;
     let first = wanted.split('.').next().unwrap_or_default();
     let name: String = first.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(MAX).collect();

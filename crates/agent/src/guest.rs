@@ -125,7 +125,10 @@ impl Guest {
 
 /// The guests of this node. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Guests(Arc<RwLock<BTreeMap<(String, String), Arc<Guest>>>>);
+pub struct Guests(Arc<RwLock<ByName>>);
+
+/// By namespace and name.
+type ByName = BTreeMap<(String, String), Arc<Guest>>;
 
 impl Guests {
     /// One of the same name, which has ended, makes room.

@@ -19,7 +19,7 @@ const CONTENT_MAX: usize = 16 << 20;
 const DATE: [u8; 7] = [100, 1, 1, 0, 0, 0, 0];
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IsoError {
+pub(crate) enum IsoError {
     #[error("{0:?} cannot be a CD's label: 1 to 16 letters, digits, '-' or '_'")]
     Label(String),
     #[error("{0:?} cannot be a file's name on a CD")]
@@ -33,7 +33,7 @@ pub enum IsoError {
 }
 
 /// An image with these files; directories are made from the paths, which have `/` between names.
-pub fn image(label: &str, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, IsoError> {
+pub(crate) fn image(label: &str, files: &[(String, Vec<u8>)]) -> Result<Vec<u8>, IsoError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if label.is_empty() || label.len() > LABEL_MAX || !label.chars().all(is_plain) {
         return Err(IsoError::Label(label.to_owned()));

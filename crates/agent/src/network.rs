@@ -170,7 +170,7 @@ impl Networks {
         let nic: Nic = request::nic(&wanted, attachment);
         match &self.mode {
             Mode::Taps(host) => {
-                let tap = host.plug(&nic).await.map_err(lacking)?;
+                let tap = host.plug(&nic).await.map_err(|error| lacking(&error))?;
                 // Guests are told only what differs from what they assume.
                 let mtu = u16::try_from(tap.mtu).ok().filter(|mtu| *mtu != 1500);
                 Ok(Plugged::Tap { fds: tap.fds, mtu })
@@ -217,8 +217,8 @@ pub async fn remove_all(data_dir: &Path) -> Result<(), NetError> {
 }
 
 /// A conflict or a missing bridge may be over in a moment; what was asked for stays possible.
-fn lacking(error: NetError) -> Lacking {
-    let message = Chain(&error).to_string();
+fn lacking(error: &NetError) -> Lacking {
+    let message = Chain(error).to_string();
     match error {
         NetError::NoVlanFiltering { .. } | NetError::NotABridge(_) => Lacking::Ever { message },
         _ => Lacking::Yet { reason: "NetworkNotReady", message },
@@ -252,8 +252,8 @@ mod tests {
 
     #[test]
     fn a_missing_bridge_may_come_and_a_bridge_without_vlans_stays_one() {
-        assert!(matches!(lacking(NetError::NoSuchBridge("br0".into())), Lacking::Yet { .. }));
-        let never = lacking(NetError::NoVlanFiltering { bridge: "br0".into(), vlan: 7 });
+        assert!(matches!(lacking(&NetError::NoSuchBridge("br0".into())), Lacking::Yet { .. }));
+        let never = lacking(&NetError::NoVlanFiltering { bridge: "br0".into(), vlan: 7 });
         assert!(matches!(never, Lacking::Ever { .. }));
     }
 }

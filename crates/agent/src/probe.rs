@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Asks for readiness until the machine ends.
 pub(crate) async fn readiness(guest: Arc<Guest>, probe: Probe, reach: Arc<dyn Reach>) {
     guest.learn(|facts| {
-        facts.readiness = Some(Readiness::NotReady("the readiness probe has not answered yet".to_owned()))
+        facts.readiness = Some(Readiness::NotReady("the readiness probe has not answered yet".to_owned()));
     });
     let schedule = Schedule::of(&probe);
     sleep(schedule.initial_delay).await;
@@ -169,13 +169,12 @@ async fn dial(guest: &Guest, reach: &dyn Reach, host: Option<&str>, port: &IntOr
         IntOrString::String(text) => text.parse().ok(),
     };
     let port = number.filter(|number| *number > 0).ok_or("the probe's port is not a number")?;
-    let connected = match host.filter(|host| !host.is_empty()) {
-        Some(host) => TcpStream::connect((host, port)).await,
-        None => {
-            let reached = reach.reach(guest, port, Transport::Tcp).await?;
-            // Whatever was set up for it is needed until the connection is there.
-            TcpStream::connect(reached.address).await
-        }
+    let connected = if let Some(host) = host.filter(|host| !host.is_empty()) {
+        TcpStream::connect((host, port)).await
+    } else {
+        let reached = reach.reach(guest, port, Transport::Tcp).await?;
+        // Whatever was set up for it is needed until the connection is there.
+        TcpStream::connect(reached.address).await
     };
     connected.map_err(|error| format!("port {port}: {error}"))
 }

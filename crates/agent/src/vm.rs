@@ -45,7 +45,7 @@ use actor::Actor;
 use host::Host;
 use registry::Registry;
 
-pub use running::{GuestFacts, Running};
+pub(crate) use running::{GuestFacts, Running};
 
 /// How often the state of machines that are no more is looked for.
 const SWEEP: Duration = Duration::from_hours(1);
@@ -54,7 +54,7 @@ const STARTS_PER_CPU: usize = 4;
 
 /// All machines of this node.
 #[derive(Debug)]
-pub struct Machines {
+pub(crate) struct Machines {
     host: Arc<Host>,
     registry: Arc<Registry>,
 }
@@ -72,17 +72,17 @@ impl Machines {
     }
 
     /// A machine that runs.
-    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Running>> {
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Running>> {
         self.registry.get(namespace, name)
     }
 
     /// All that run.
-    pub fn all(&self) -> Vec<Arc<Running>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Running>> {
         self.registry.all()
     }
 
     /// Runs the machines that this node is given, until `stop`. They run on afterwards.
-    pub async fn run(&self, stop: CancellationToken) {
+    pub(crate) async fn run(&self, stop: CancellationToken) {
         let (events, telling) = Events::channel(self.host.client.clone(), crate::MANAGER);
         let cache: Cache<VirtualMachineInstance> = Cache::default();
         let labels = Some(format!("{LABEL_NODE_NAME}={}", self.host.node_name));

@@ -114,7 +114,7 @@ impl Workload {
             client: self.client.clone(),
             node_name: self.node_name.clone(),
             run_dir: self.machines_dir.clone(),
-            host_disks: self.data_dir.join("host-disks"),
+            disk_root: self.data_dir.join("host-disks"),
             qemu: self.qemu.clone(),
             swtpm: PathBuf::from("swtpm"),
             accelerator: self.accelerator.clone(),

@@ -101,8 +101,8 @@ impl Actor {
                 },
                 Err(view) => return Some(view),
             };
-            match Live::new(self, connected).await.serve().await {
-                Outcome::Ended(view) => return Some(view),
+            match Live::new(self, connected).serve().await {
+                Outcome::Ended(view) => return Some(*view),
                 Outcome::Lost => {}
             }
         }

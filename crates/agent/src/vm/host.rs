@@ -117,7 +117,7 @@ pub(crate) struct Host {
     /// Below it, each machine has a directory for its sockets.
     pub(crate) run_dir: PathBuf,
     /// The only directory that `hostDisk` volumes may name files in.
-    pub(crate) host_disks: PathBuf,
+    pub(crate) disk_root: PathBuf,
     pub(crate) qemu: PathBuf,
     pub(crate) swtpm: PathBuf,
     pub(crate) accelerator: Accelerator,

@@ -17,7 +17,6 @@ use croft_meta::Chain;
 use croft_qemu::process::{self, Exit, Process};
 use croft_qemu::qga::Shutdown;
 use croft_qemu::qmp::{Event, EventError, Events, Qmp};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::actor::{Actor, Connected, ended};
@@ -45,7 +44,7 @@ const WRITE_AGAIN: Duration = Duration::from_millis(500);
 
 /// Why a machine is not served any more.
 pub(super) enum Outcome {
-    Ended(View),
+    Ended(Box<View>),
     /// The control connection is gone, though QEMU is not.
     Lost,
 }
@@ -76,7 +75,7 @@ struct Stop {
 }
 
 impl<'a> Live<'a> {
-    pub(super) async fn new(actor: &'a mut Actor, connected: Connected) -> Live<'a> {
+    pub(super) fn new(actor: &'a mut Actor, connected: Connected) -> Live<'a> {
         let Connected { process, qmp, events, view } = connected;
         let group = actor.host.cgroups.as_ref().map(|cgroups| cgroups.group(&actor.uid));
         let running = Arc::new(Running::new(Parts {
@@ -299,10 +298,10 @@ impl<'a> Live<'a> {
         if !is_waiting {
             return;
         }
-        if self.has_room() {
-            if let Err(error) = self.qmp.cont().await {
-                tracing::warn!(error = %Chain(&error), "a guest could not be let go on");
-            }
+        if self.has_room()
+            && let Err(error) = self.qmp.cont().await
+        {
+            tracing::warn!(error = %Chain(&error), "a guest could not be let go on");
         }
         self.room_at = Some(Instant::now() + LOOK_FOR_ROOM);
     }
@@ -409,7 +408,7 @@ impl<'a> Live<'a> {
 
     async fn exited(&mut self, exit: Exit) -> Outcome {
         if self.stop.is_some() {
-            return Outcome::Ended(ended(phase::SUCCEEDED, None));
+            return Outcome::Ended(Box::new(ended(phase::SUCCEEDED, None)));
         }
         let said = process::log_tail(self.process.dir()).await;
         let how = match (exit.code, exit.signal) {
@@ -418,18 +417,19 @@ impl<'a> Live<'a> {
             (None, None) => "QEMU has ended".to_owned(),
         };
         let message = if said.is_empty() { how } else { format!("{how}: {said}") };
-        Outcome::Ended(self.actor.failed("Crashed", &format!("The VirtualMachineInstance crashed. {message}")))
+        let view = self.actor.failed("Crashed", &format!("The VirtualMachineInstance crashed. {message}"));
+        Outcome::Ended(Box::new(view))
     }
 
     async fn give_up(&mut self, reason: &str, message: &str) -> Outcome {
         let view = self.actor.failed(reason, message);
         self.quit().await;
-        Outcome::Ended(view)
+        Outcome::Ended(Box::new(view))
     }
 
     async fn end(&mut self, phase: &'static str, why: Option<Why>) -> Outcome {
         self.quit().await;
-        Outcome::Ended(ended(phase, why))
+        Outcome::Ended(Box::new(ended(phase, why)))
     }
 
     /// Ends QEMU, which writes out what it holds; one that does not answer is killed.
@@ -446,13 +446,11 @@ impl<'a> Live<'a> {
 
     /// QEMU's end is the ordinary reason. Otherwise it is found again, or given up.
     async fn disconnected(&mut self, message: &str) -> Outcome {
-        match timeout(QUIT_PATIENCE, self.process.wait()).await {
-            Ok(exit) => self.exited(exit).await,
-            Err(_) => {
-                tracing::warn!(error = message, pid = self.process.pid(), "the connection to QEMU was lost");
-                Outcome::Lost
-            }
+        if let Ok(exit) = timeout(QUIT_PATIENCE, self.process.wait()).await {
+            return self.exited(exit).await;
         }
+        tracing::warn!(error = message, pid = self.process.pid(), "the connection to QEMU was lost");
+        Outcome::Lost
     }
 
     /// Makes the machine what its object asks for, as far as that is possible while it runs.
@@ -501,9 +499,6 @@ impl<'a> Live<'a> {
 fn has_acpi(vmi: &VirtualMachineInstance) -> bool {
     vmi.spec.domain.features.as_ref().is_none_or(|features| features.acpi.enabled != Some(false))
 }
-
-/// A name for a change in the watch of something shared.
-pub(super) type Changes = watch::Receiver<u64>;
 
 fn can_hotplug(vmi: &VirtualMachineInstance) -> bool {
     machine::can_hotplug(&vmi.spec)

@@ -177,7 +177,8 @@ fn id(prefix: &str, name: &str) -> Id {
     {
         return id;
     }
-    let hash: String = Sha256::digest(name.as_bytes()).iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let hash =
+        Sha256::digest(name.as_bytes()).iter().take(12).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     // A prefix, a mark and 24 digits are 27 characters of QEMU's alphabet.
     #[expect(clippy::expect_used, reason = "the parts are fixed")]
     Id::new(&format!("{prefix}.{hash}")).expect("a valid id")

@@ -21,7 +21,7 @@ use crate::cgroup::{Group, Usage};
 
 /// What is known of the guest from inside. Whoever asks the guest's agent sets it, whole.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct GuestFacts {
+pub(crate) struct GuestFacts {
     /// Conditions about the guest's agent. Those of [`GuestFacts::CONDITIONS`] that are not here are taken away.
     pub conditions: Vec<VirtualMachineInstanceCondition>,
     pub os: VirtualMachineInstanceGuestOsInfo,
@@ -34,7 +34,7 @@ pub struct GuestFacts {
 
 impl GuestFacts {
     /// The condition types that follow from what the guest's agent says.
-    pub const CONDITIONS: [&'static str; 3] = [
+    pub(crate) const CONDITIONS: [&'static str; 3] = [
         croft_api::kubevirt::condition::AGENT_CONNECTED,
         croft_api::kubevirt::condition::AGENT_VERSION_NOT_SUPPORTED,
         croft_api::kubevirt::condition::ACCESS_CREDENTIALS_SYNCHRONIZED,
@@ -43,7 +43,7 @@ impl GuestFacts {
 
 /// One machine that runs on this node.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     pub namespace: String,
     pub name: String,
     pub uid: String,
@@ -102,82 +102,82 @@ impl Running {
     }
 
     /// The object as last seen.
-    pub fn object(&self) -> Arc<VirtualMachineInstance> {
+    pub(crate) fn object(&self) -> Arc<VirtualMachineInstance> {
         Arc::clone(&self.object.borrow())
     }
 
     /// For those who follow the object.
-    pub fn subscribe(&self) -> watch::Receiver<Arc<VirtualMachineInstance>> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<VirtualMachineInstance>> {
         self.object.clone()
     }
 
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    pub fn qmp(&self) -> &Qmp {
+    pub(crate) fn qmp(&self) -> &Qmp {
         &self.qmp
     }
 
     /// The agent inside the guest, if there is one. Its channel takes one client, so all share this one.
-    pub fn agent(&self) -> &Arc<Agent> {
+    pub(crate) fn agent(&self) -> &Arc<Agent> {
         &self.agent
     }
 
     /// The serial console's socket, which one client at a time may use.
-    pub fn console_socket(&self) -> PathBuf {
+    pub(crate) fn console_socket(&self) -> PathBuf {
         self.dir.join(CONSOLE_SOCKET)
     }
 
     /// Where what the guest says on its serial console is kept.
-    pub fn console_log(&self) -> PathBuf {
+    pub(crate) fn console_log(&self) -> PathBuf {
         self.dir.join("console.log")
     }
 
-    pub fn has_display(&self) -> bool {
+    pub(crate) fn has_display(&self) -> bool {
         super::machine::has_graphics(&self.object.borrow().spec)
     }
 
     /// QEMU's name for the back end of the first interface.
-    pub fn first_backend(&self) -> Option<String> {
+    pub(crate) fn first_backend(&self) -> Option<String> {
         let object = self.object.borrow();
         let interface = object.spec.domain.devices.interfaces.first()?;
         Some(format!("{}.net", super::machine::nic_id(&interface.name)))
     }
 
     /// The sockets through which USB devices are lent, none if the machine takes none.
-    pub fn usb_sockets(&self) -> Vec<PathBuf> {
+    pub(crate) fn usb_sockets(&self) -> Vec<PathBuf> {
         let count = super::machine::usb_redirections(&self.object.borrow().spec);
         (0..count).map(|index| self.dir.join(usb_socket(index))).collect()
     }
 
     /// The guest's address for VSOCK.
-    pub fn vsock_cid(&self) -> Option<u32> {
+    pub(crate) fn vsock_cid(&self) -> Option<u32> {
         super::prepare::vsock_cid(&self.object.borrow())
     }
 
     /// Presses the power button; the power off that follows is half of a reboot.
-    pub async fn reboot_by_power_button(&self) -> Result<(), QmpError> {
+    pub(crate) async fn reboot_by_power_button(&self) -> Result<(), QmpError> {
         self.is_rebooting.store(true, Ordering::Release);
         self.qmp.system_powerdown().await
     }
 
     /// Gives the machine up, as a failed liveness probe does. It becomes Failed, for this reason.
-    pub fn fail(&self, reason: impl Into<String>) {
+    pub(crate) fn fail(&self, reason: impl Into<String>) {
         *self.failure.lock() = Some(reason.into());
         self.changed.notify_one();
     }
 
-    pub fn guest(&self) -> GuestFacts {
+    pub(crate) fn guest(&self) -> GuestFacts {
         self.guest.lock().clone()
     }
 
     /// Says what is known of the guest; it reaches the object's status if it is news.
-    pub fn edit_guest(&self, edit: impl FnOnce(&mut GuestFacts)) {
+    pub(crate) fn edit_guest(&self, edit: impl FnOnce(&mut GuestFacts)) {
         let mut known = self.guest.lock();
         let before = known.clone();
         edit(&mut known);
@@ -187,7 +187,7 @@ impl Running {
     }
 
     /// What the machine has taken of its node. None where there are no control groups.
-    pub fn usage(&self) -> Option<Usage> {
+    pub(crate) fn usage(&self) -> Option<Usage> {
         self.group.as_ref()?.usage()
     }
 }

@@ -239,13 +239,13 @@ impl Node {
         let uid = uuid::Uuid::new_v4().to_string();
         let path = "/apis/kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm".to_owned();
         let table = Arc::new(Table::default());
-        let object = json!({
+        let mut object = json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
             "metadata": { "name": "vm", "namespace": "ns", "uid": uid,
                 "finalizers": ["kubevirt.io/foregroundDeleteVirtualMachine"] },
-            "spec": spec,
             "status": { "phase": "Scheduled", "nodeName": "node" },
         });
+        object["spec"] = spec;
         let disks = Disks { dir: dir.path().join("pool"), claims: Mutex::default(), changes: watch::Sender::new(0) };
         std::fs::create_dir_all(disks.dir.join("scratch")).unwrap();
         table.put(&path, object);
@@ -275,7 +275,7 @@ impl Node {
             client,
             node_name: "node".into(),
             run_dir,
-            host_disks: self.dir.path().join("host-disks"),
+            disk_root: self.dir.path().join("host-disks"),
             qemu: "qemu-system-x86_64".into(),
             swtpm: "swtpm".into(),
             accelerator: Accelerator::emulation(),
@@ -317,10 +317,9 @@ impl Node {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(object) => object,
-            Err(_) => panic!("{what}: {:#}, told {:?}", self.object().unwrap_or_default(), self.table.told.lock()),
-        }
+        tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| {
+            panic!("{what}: {:#}, told {:?}", self.object().unwrap_or_default(), self.table.told.lock())
+        })
     }
 
     async fn until_phase(&self, phase: &str) -> Value {
@@ -393,6 +392,10 @@ impl Drop for Node {
                 }
                 match std::fs::remove_dir(&parent) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        #[expect(
+                            clippy::disallowed_methods,
+                            reason = "a drop cannot await; the loop waits for the condition"
+                        )]
                         std::thread::sleep(Duration::from_millis(10));
                     }
                     _ => break,
@@ -421,10 +424,11 @@ impl Agent {
 fn bare(devices: Value) -> Value {
     let mut spec = json!({
         "terminationGracePeriodSeconds": 0,
-        "domain": { "memory": { "guest": "64Mi" }, "devices": devices },
+        "domain": { "memory": { "guest": "64Mi" } },
     });
-    if spec["domain"]["devices"].get("interfaces").is_some() {
+    if devices.get("interfaces").is_some() {
         spec["networks"] = json!([{ "name": "default", "pod": {} }]);
     }
+    spec["domain"]["devices"] = devices;
     spec
 }

@@ -80,7 +80,7 @@ pub(super) async fn open(
         .await;
     }
     if let Some(source) = &volume.host_disk {
-        let (root, source) = (host.host_disks.clone(), source.clone());
+        let (root, source) = (host.disk_root.clone(), source.clone());
         return blocking(&volume.name, move || open_host_disk(&root, &source, is_only_read)).await;
     }
     unsupported(volume, "has no source that this node offers")

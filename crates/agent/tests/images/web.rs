@@ -1,5 +1,6 @@
 //! A small HTTP server whose files can be cut off.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -57,7 +58,7 @@ async fn answer(mut stream: TcpStream, body: Arc<Vec<u8>>, stalls: bool, last_fr
     let mut reply =
         format!("HTTP/1.1 {status}\r\nconnection: close\r\netag: \"one\"\r\ncontent-length: {}\r\n", size - from);
     if from > 0 {
-        reply += &format!("content-range: bytes {from}-{}/{size}\r\n", size - 1);
+        write!(reply, "content-range: bytes {from}-{}/{size}\r\n", size - 1).unwrap();
     }
     reply.push_str("\r\n");
     let end = if stalls { body.len() / 2 } else { body.len() };

@@ -108,11 +108,10 @@ pub(in super::super) fn bus_of(wanted: &DiskSpec) -> Result<Bus, Refusal> {
 
 fn cache(wanted: &DiskSpec, medium: Option<&Medium>) -> Result<Cache, Refusal> {
     let is_direct = medium.is_none_or(|medium| medium.is_direct);
-    Ok(match wanted.cache.as_deref().unwrap_or_default() {
-        "" if is_direct => Cache::None,
-        // As KubeVirt: what cannot be gone past is at least written through; a CD is not written at all.
-        "" if wanted.cdrom.is_some() => Cache::Writeback,
-        "" => Cache::Writethrough,
+    // As KubeVirt: what cannot be gone past is at least written through; a CD is not written at all.
+    let otherwise = if wanted.cdrom.is_some() { "writeback" } else { "writethrough" };
+    let default = if is_direct { "none" } else { otherwise };
+    Ok(match wanted.cache.as_deref().filter(|cache| !cache.is_empty()).unwrap_or(default) {
         "none" if is_direct => Cache::None,
         "none" => return refuse(format!("disk {}: its storage cannot be used without a cache", wanted.name)),
         "writethrough" => Cache::Writethrough,
@@ -229,9 +228,9 @@ pub(in super::super) fn targets(
             continue;
         }
         let prefix = if bus_of(disk) == Ok(Bus::Virtio) { "vd" } else { "sd" };
-        let free = (0_u32..).map(|index| format!("{prefix}{}", letters(index))).find(|target| !taken.contains(target));
-        // There are more names than disks.
-        let target = free.unwrap_or_default();
+        let mut names = (0..=taken.len()).map(|index| format!("{prefix}{}", letters(index)));
+        // Those are more names than there are taken ones.
+        let target = names.find(|target| !taken.contains(target)).unwrap_or_default();
         taken.insert(target.clone());
         targets.insert(disk.name.clone(), target);
     }
@@ -239,11 +238,11 @@ pub(in super::super) fn targets(
 }
 
 /// a, b, … z, aa, ab, …
-fn letters(index: u32) -> String {
+fn letters(index: usize) -> String {
     let mut rest = index;
     let mut letters = Vec::new();
     loop {
-        letters.push(char::from_u32(u32::from(b'a') + rest % 26).unwrap_or('a'));
+        letters.extend(('a'..='z').nth(rest % 26));
         if rest < 26 {
             break;
         }

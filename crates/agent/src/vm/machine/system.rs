@@ -24,7 +24,7 @@ pub(super) fn apply(machine: &mut Machine, spec: &VirtualMachineInstanceSpec, pa
     machine.memory.hotplug = max_memory(spec)?.map(|max_bytes| MemoryHotplug { max_bytes, slots: MEMORY_SLOTS });
     machine.memory.backing = backing(spec)?;
     machine.firmware = parts.firmware.clone();
-    machine.kernel = parts.kernel.clone();
+    machine.kernel.clone_from(&parts.kernel);
     machine.smbios = smbios(spec);
     machine.clock = clock(spec, parts.now)?;
     if let Some(firmware) = &spec.domain.firmware {
@@ -105,9 +105,8 @@ fn cpu(spec: &VirtualMachineInstanceSpec, accel: Accel) -> Result<Cpu, Refusal> 
     let mut features = Vec::new();
     for feature in &cpu.features {
         let is_on = match feature.policy.as_deref() {
-            None | Some("" | "force" | "require") => true,
-            // QEMU leaves out what the host lacks.
-            Some("optional") => true,
+            // Also what is optional: QEMU leaves out what the host lacks.
+            None | Some("" | "force" | "require" | "optional") => true,
             Some("disable" | "forbid") => false,
             Some(other) => return refuse(format!("domain.cpu.features: {other} is not a policy")),
         };

@@ -31,7 +31,7 @@ async fn hear(console: &mut tokio::net::UnixStream, heard: &mut String, word: &s
             heard.push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     };
-    let outcome = tokio::time::timeout(Duration::from_secs(180), listen).await;
+    let outcome = tokio::time::timeout(Duration::from_mins(3), listen).await;
     assert!(outcome.is_ok(), "{word:?} was not heard in: {heard}");
 }
 
@@ -75,6 +75,6 @@ async fn a_guest_reads_its_seed_sees_a_disk_come_and_go_and_shuts_down() {
     // The power button, within its grace.
     node.delete();
     hear(&mut console, &mut heard, "croft-guest stopping").await;
-    tokio::time::timeout(Duration::from_secs(60), &mut agent.task).await.expect("the guest to stop").unwrap();
+    tokio::time::timeout(Duration::from_mins(1), &mut agent.task).await.expect("the guest to stop").unwrap();
     assert_eq!(node.leftovers(), Vec::<String>::new());
 }
