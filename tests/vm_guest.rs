@@ -13,8 +13,8 @@ const USER_DATA: &str = "#cloud-config\n\
     password: turnip-7\n\
     chpasswd: {expire: false}\n\
     ssh_pwauth: true\n\
-    write_files: [{path: /root/told, content: hello}]\n\
-    runcmd: ['echo ran > /root/ran', 'echo welcome > /var/www/index.html']\n";
+    write_files: [{path: /srv/told, content: hello}]\n\
+    runcmd: ['echo ran > /srv/ran', 'echo welcome > /var/www/index.html']\n";
 
 async fn node_with_image() -> (Croft, Client) {
     let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
@@ -69,8 +69,8 @@ async fn a_guest_is_what_it_was_told_to_be() {
 
     // Cloud-init.
     assert_eq!(shell.ok("hostname").await, "web");
-    assert_eq!(shell.ok("cat /root/told").await, "hello");
-    assert_eq!(shell.ok("cat /root/ran").await, "ran");
+    assert_eq!(shell.ok("cat /srv/told").await, "hello");
+    assert_eq!(shell.ok("cat /srv/ran").await, "ran");
 
     screen(&server, &client).await;
     agent(&client).await;
@@ -203,22 +203,22 @@ async fn expansion(client: &Client, shell: &mut Shell) {
 
 /// What was written with fsync is there after the machine was shut down and started, and after its power was cut.
 async fn verified_writes_over_a_restart(server: &Croft, client: &Client, mut shell: Shell) {
-    shell.ok("truncate -s 8M /root/file && verified-write run /root/file 200 >/dev/null").await;
+    shell.ok("truncate -s 8M /srv/file && verified-write run /srv/file 200 >/dev/null").await;
     shell.ok("sync").await;
     put(client, "virtualmachines", "web", "stop", &json!({})).await;
     status_becomes(client, "web", "Stopped").await;
     is_gone(client, &format!("{INSTANCES}/web")).await;
     put(client, "virtualmachines", "web", "start", &json!({})).await;
     let mut shell = Shell::log_in(server, "web", Some("turnip-7")).await.expect("a shell");
-    shell.ok("verified-write check /root/file").await;
+    shell.ok("verified-write check /srv/file").await;
     // The instance is another, the machine is the same: cloud-init does not run again.
-    assert_eq!(shell.ok("cat /root/told").await, "hello");
-    shell.ok("verified-write run /root/file 100 >/dev/null").await;
+    assert_eq!(shell.ok("cat /srv/told").await, "hello");
+    shell.ok("verified-write run /srv/file 100 >/dev/null").await;
     put(client, "virtualmachines", "web", "stop", &json!({"gracePeriod": 0})).await;
     status_becomes(client, "web", "Stopped").await;
     put(client, "virtualmachines", "web", "start", &json!({})).await;
     let mut shell = Shell::log_in(server, "web", Some("turnip-7")).await.expect("a shell");
-    shell.ok("verified-write check /root/file").await;
+    shell.ok("verified-write check /srv/file").await;
 }
 
 /// UEFI, Secure Boot, TPM, ConfigDrive, and a processor and memory that are plugged in.
@@ -237,7 +237,7 @@ async fn a_guest_boots_securely_and_grows() {
     create(&client, &machine).await;
     let mut shell = Shell::log_in(&server, "secure", Some("turnip-7")).await.expect("a shell");
     assert_eq!(shell.ok("hostname").await, "secure");
-    assert_eq!(shell.ok("cat /root/told").await, "hello");
+    assert_eq!(shell.ok("cat /srv/told").await, "hello");
     let state =
         shell.ok("od -An -t u1 -j 4 /sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").await;
     assert_eq!(state.trim(), "1", "Secure Boot is on");
