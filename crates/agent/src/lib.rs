@@ -4,6 +4,7 @@
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
 //! - `workload` starts what runs guests: `vm` on [`volume`]s;
 //! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
+//! - `metrics` are the figures of all this;
 //! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
 //!
 //! The agent may be killed at any instant. Guests run on, and the next start finds them again.
@@ -19,6 +20,7 @@ pub mod data_import;
 pub mod guest;
 pub mod image;
 mod iso;
+mod metrics;
 pub mod network;
 mod node;
 mod probe;
@@ -111,6 +113,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let guests = Guests::default();
     let lines = Arc::<workload::Lines>::default();
     let stores = Arc::<server::Stores>::default();
+    let figures = metrics::Figures::new(&config.node_name, guests.clone());
     let workload = workload::Workload {
         client: config.client.clone(),
         node_name: config.node_name.clone(),
@@ -122,6 +125,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         guests: guests.clone(),
         lines: Arc::clone(&lines),
         stores: Arc::clone(&stores),
+        figures: Arc::clone(&figures),
     };
     let registration = node::Registration {
         client: config.client,
@@ -132,7 +136,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
-    let services = server::Services { guests, reach: lines, stores };
+    let services = server::Services { guests, reach: lines, stores, figures };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));

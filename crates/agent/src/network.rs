@@ -115,6 +115,14 @@ impl Networks {
         }
     }
 
+    /// The host's end of an interface's wire; None in QEMU's own network.
+    pub fn tap(&self, vmi_uid: &str, nic_name: &str) -> Option<String> {
+        match &self.mode {
+            Mode::Taps(host) => host.tap(vmi_uid, nic_name),
+            Mode::User { .. } => None,
+        }
+    }
+
     /// Counts up whenever an answer of [`Networks::addresses`] may have changed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         match &self.mode {

@@ -9,7 +9,8 @@
 //! | `GET …/{guestosinfo,userlist,filesystemlist}`, `vnc/screenshot`, `log` | [`views`] |
 //! | `GET …/{console,vnc,usbredir,vsock,portforward/{port}/{tcp,udp}}` | [`mod@streams`], upgraded |
 //! | `POST /v1/images/{ns}/{name}?size=`, `GET /v1/images/{ns}/{name}`, `POST /v1/claims/{ns}/{name}` | [`transfers`] |
-//! | `GET /metrics`, `GET /healthz` | |
+//! | `GET /metrics` | [`Figures`] |
+//! | `GET /healthz` | |
 
 mod actions;
 pub(crate) mod answer;
@@ -37,6 +38,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::guest::{Guest, Guests};
+use crate::metrics::Figures;
 use crate::streams::Streams;
 use answer::{Body, Failure, failure};
 pub(crate) use listen::{Tls, bind};
@@ -73,6 +75,7 @@ pub(crate) struct Services {
     pub(crate) guests: Guests,
     pub(crate) reach: Arc<dyn Reach>,
     pub(crate) stores: Arc<Stores>,
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl fmt::Debug for Services {
@@ -149,6 +152,7 @@ impl Server {
     async fn dispatch(&self, route: Route, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
         match route {
             Route::Health => Ok(answer::text("ok")),
+            Route::Metrics => Ok(self.services.figures.answer().await),
             Route::Act(subject, action) => {
                 let guest = self.guest(&subject, Failure::conflict)?;
                 actions::run(&guest, action, request.into_body(), &self.thaws).await?;

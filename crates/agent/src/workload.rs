@@ -20,6 +20,7 @@ use crate::container_disk::ContainerDisks;
 use crate::data_import::DataImports;
 use crate::guest::{Guest, Guests};
 use crate::image::Images;
+use crate::metrics::Figures;
 use crate::network::{self, Dial, Networks};
 use crate::node::{Accelerator, Aspect, Finding, Health};
 use crate::server::{Reach, Reached, Stores, Transport};
@@ -38,6 +39,7 @@ pub(crate) struct Workload {
     pub(crate) guests: Guests,
     pub(crate) lines: Arc<Lines>,
     pub(crate) stores: Arc<Stores>,
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl Workload {
@@ -56,6 +58,7 @@ impl Workload {
         let networks = Arc::new(networks);
         // Set once, here.
         let _ = self.lines.0.set(Arc::clone(&networks));
+        self.figures.include(volumes.clone(), Arc::clone(&networks));
         let images = Images::new(self.client.clone(), events.clone(), volumes.clone());
         let imports = DataImports::new(self.client.clone(), events, volumes.clone(), images.clone());
         self.stores.open(images.clone(), imports.clone());

@@ -175,6 +175,11 @@ impl Host {
         Some(SocketAddr::new(address, port))
     }
 
+    /// The link behind an interface that is plugged in.
+    pub fn tap(&self, vmi_uid: &str, nic_name: &str) -> Option<String> {
+        Some(self.inner.records.lock().find(vmi_uid, nic_name)?.tap)
+    }
+
     /// The interfaces that are plugged in, by the uid of their guest and their name.
     pub fn plugged(&self) -> Vec<(String, String)> {
         self.inner.records.lock().plugged().map(|plugged| (plugged.nic.vmi_uid, plugged.nic.name)).collect()

@@ -8,6 +8,7 @@ use super::answer::Failure;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Health,
+    Metrics,
     Act(Subject, Action),
     View(Subject, View),
     Stream(Subject, StreamKind),
@@ -63,6 +64,7 @@ impl Route {
         let query = request.uri().query().unwrap_or_default();
         let route = match (request.method(), segments.as_slice()) {
             (&Method::GET, ["healthz"]) => Some(Self::Health),
+            (&Method::GET, ["metrics"]) => Some(Self::Metrics),
             (method, ["v1", "vmis", namespace, name, rest @ ..]) => {
                 let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
                 of_instance(method, subject, rest, query)?

@@ -90,7 +90,8 @@ impl Fixture {
         let guests = Guests::default();
         let stop = CancellationToken::new();
         let reach: Arc<dyn Reach> = Arc::new(Here(reached_at));
-        let services = Services { guests: guests.clone(), reach: Arc::clone(&reach), stores: Arc::default() };
+        let figures = Figures::new("n1", guests.clone());
+        let services = Services { guests: guests.clone(), reach: Arc::clone(&reach), stores: Arc::default(), figures };
         tokio::spawn(serve(listener, tls, services, stop.clone()));
         Self { dir, ca, address, guests, reach, stop, machines: Vec::new() }
     }
@@ -269,6 +270,45 @@ async fn get_health(fixture: &Fixture, config: rustls::ClientConfig) -> std::io:
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: n1\r\n\r\n").await?;
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).await.map(drop)
+}
+
+#[tokio::test]
+async fn figures_of_a_running_machine_are_told() {
+    let mut fixture = Fixture::start(Vec::new()).await;
+    let disk = echo_disk(fixture.dir.path());
+    fixture
+        .machine(|machine| {
+            machine.disks = vec![disk];
+            machine.has_balloon = true;
+        })
+        .await;
+    // Once the boot sector speaks, it has been read.
+    read_until(&mut fixture.stream("/v1/vmis/ns/vm/console").await, "K").await;
+    let response = fixture.send("GET", "/metrics", "").await;
+    assert_eq!(response.headers()[http::header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let value = |sample: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {sample} in {text}")).parse().unwrap()
+    };
+    let vm = r#"node="n1",namespace="ns",name="vm""#;
+    let of = |name: &str, more: &str| value(&format!("kubevirt_vmi_{name}{{{vm}{more}}}"));
+    let drive = r#",drive="root""#;
+    assert!(of("storage_read_traffic_bytes_total", drive) >= 512.0);
+    assert!(of("storage_iops_read_total", drive) >= 1.0);
+    assert!(of("storage_read_times_seconds_total", drive) > 0.0);
+    assert!((of("memory_domain_bytes", "") - f64::from(64 << 20)).abs() < 1.0);
+    assert!((of("memory_actual_balloon_bytes", "") - f64::from(64 << 20)).abs() < 1.0);
+    assert!(of("memory_resident_bytes", "") > f64::from(1 << 20));
+    assert!(of("cpu_usage_seconds_total", "") > 0.0);
+    assert!(of("vcpu_seconds_total", r#",id="0",state="RUNNING""#) > 0.0);
+    assert!(value(r#"node_memory_MemTotal_bytes{node="n1"}"#) > f64::from(1 << 20));
+    for absent in ["kubevirt_vmi_memory_unused_bytes", "kubevirt_vmi_network_"] {
+        assert!(!text.contains(absent), "nobody told {absent}: {text}");
+    }
+    let phases = text.lines().find(|line| line.starts_with("kubevirt_vmi_phase_count{")).unwrap();
+    assert!(phases.contains(r#"node="n1",phase="running""#) && phases.ends_with("} 1"), "{phases}");
 }
 
 #[tokio::test]

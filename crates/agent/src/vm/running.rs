@@ -3,12 +3,13 @@
 //! Nothing here writes the object. What a command does to the guest comes back as QEMU's own event, and the machine's
 //! task tells the API; so the status is right whoever paused the guest, and by whatever way.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use croft_api::kubevirt::{
-    VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOsInfo,
+    Disk, VirtualMachineInstance, VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOsInfo,
     VirtualMachineInstanceNetworkInterface,
 };
 use croft_qemu::qga::Agent;
@@ -147,6 +148,18 @@ impl Running {
         let object = self.object.borrow();
         let interface = object.spec.domain.devices.interfaces.first()?;
         Some(format!("{}.net", super::machine::nic_id(&interface.name)))
+    }
+
+    /// The object's names for its disks, by QEMU's ids.
+    pub fn disk_names(&self) -> HashMap<String, String> {
+        let object = self.object.borrow();
+        let name = |disk: &Disk| (super::machine::disk_id(&disk.name).to_string(), disk.name.clone());
+        object.spec.domain.devices.disks.iter().map(name).collect()
+    }
+
+    pub fn interface_names(&self) -> Vec<String> {
+        let object = self.object.borrow();
+        object.spec.domain.devices.interfaces.iter().map(|interface| interface.name.clone()).collect()
     }
 
     /// The sockets through which USB devices are lent, none if the machine takes none.
