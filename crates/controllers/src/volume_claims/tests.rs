@@ -106,19 +106,21 @@ async fn a_machines_disks_come_grow_and_go_with_it() {
             .await;
     assert_eq!(blank.metadata.owner_references.unwrap()[0].uid, created.metadata.uid.unwrap());
 
-    // As the agent does; then the list asks for more of one, and for less of the other.
+    // As the agent does; then the list asks for more of one, and for less of the other, which somebody has grown.
     for name in ["root", "kept"] {
         let bound = Patch::Merge(json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}));
         rig.claims().patch_status(name, &PatchParams::default(), &bound).await.unwrap();
     }
-    let list = json!([template("root", "3Gi"), template("kept", "512Mi"), template("more", "1Gi")]);
+    let grown = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}));
+    rig.claims().patch("kept", &PatchParams::default(), &grown).await.unwrap();
+    let list = json!([template("root", "3Gi"), template("kept", "1Gi"), template("more", "1Gi")]);
     rig.annotate("harvesterhci.io/volumeClaimTemplates", &list).await;
     let asks = |claim: &PersistentVolumeClaim| {
         claim.spec.as_ref().unwrap().resources.as_ref().unwrap().requests.as_ref().unwrap()["storage"].0.clone()
     };
     rig.claim("root", |claim| asks(claim) == "3Gi").await;
     rig.claim("more", owned).await;
-    assert_eq!(asks(&rig.claim("kept", |_| true).await), "1Gi");
+    assert_eq!(asks(&rig.claim("kept", |_| true).await), "2Gi");
 
     // One that is no longer the machine's says so.
     rig.annotate("harvesterhci.io/volumeClaimTemplates", &json!([template("root", "3Gi"), template("kept", "1Gi")]))
