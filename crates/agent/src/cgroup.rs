@@ -6,8 +6,11 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use sha2::{Digest, Sha256};
 
 const ROOT: &str = "/sys/fs/cgroup";
 const PERIOD_US: u64 = 100_000;
@@ -109,9 +112,12 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    /// What the parent is called for an agent that keeps its sockets there.
+    /// What the parent is called for an agent that keeps its sockets there. By the whole path: two agents whose
+    /// directories only end alike would take each other's machines for leftovers of their own.
     pub(crate) fn name_for(run_dir: &Path) -> String {
-        format!("croft-{}", run_dir.file_name().unwrap_or_default().to_string_lossy())
+        let hash = Sha256::digest(run_dir.as_os_str().as_bytes());
+        let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("croft-{hash}")
     }
 
     /// Takes away all groups, and their parent.
@@ -296,6 +302,13 @@ mod tests {
     }
 
     /// A directory that looks like the second version's, since a host has one version only.
+    #[test]
+    fn agents_whose_directories_end_alike_do_not_share_groups() {
+        let name = |path: &str| Cgroups::name_for(Path::new(path));
+        assert_eq!(name("/run/croft/a"), name("/run/croft/a"));
+        assert_ne!(name("/one/run"), name("/two/run"));
+    }
+
     #[test]
     fn the_second_version_gets_its_own_words() {
         let root = tempfile::tempdir().unwrap();

@@ -132,7 +132,7 @@ impl Workload {
     }
 
     fn cgroups(&self) -> Option<Cgroups> {
-        // The directory's name is this agent's own, of all on this host.
+        // The directory is this agent's own, of all on this host.
         let own = self.machines_dir.parent().unwrap_or(&self.machines_dir);
         match Cgroups::new(&Cgroups::name_for(own)) {
             Ok(cgroups) => {
