@@ -116,15 +116,12 @@ pub(super) async fn ask(call: &Call, what: &str) -> Result<Answer, ApiError> {
 /// What the serial console has said, and with `follow` what it says from now on.
 async fn log(call: &Call) -> Result<Answer, ApiError> {
     let vmi = fetch(call, Kind::Vmi).await?;
-    let mut path = agent_path(call, "log");
     let is_followed = call.query.flag("follow");
-    if is_followed {
-        path.push_str("?follow=true");
-    }
+    let mut path = format!("{}?follow={is_followed}", agent_path(call, "log"));
     if let Some(text) = call.query.get("tailLines").filter(|text| !text.is_empty()) {
         let wrong = |_| ApiError::bad_request(format!("tailLines: {text:?} is not a number of lines"));
         let lines: u32 = text.parse().map_err(wrong)?;
-        path.push_str(&format!("{}tailLines={lines}", if is_followed { '&' } else { '?' }));
+        path.extend(["&tailLines=", &lines.to_string()]);
     }
     if !is_followed {
         return get(call, &vmi, &path).await;
