@@ -116,7 +116,7 @@ impl Cgroups {
     /// directories only end alike would take each other's machines for leftovers of their own.
     pub(crate) fn name_for(run_dir: &Path) -> String {
         let hash = Sha256::digest(run_dir.as_os_str().as_bytes());
-        let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hash[..4].iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
         format!("croft-{hash}")
     }
 

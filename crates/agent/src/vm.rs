@@ -3,8 +3,8 @@
 //! - `machine` turns the object into what QEMU is told to be; it is pure.
 //! - `prepare` gathers what that needs: disks (`volume`, `seed`), firmware, interfaces, user and control group.
 //! - `actor` is the one task of each machine, `live` its work while the machine runs, `status` what it tells the API.
-//! - [`Running`] is a machine as consoles, guest agents and figures see it; [`Machines`] finds it.
-//! - `host` names what all this asks of the rest of the agent.
+//! - [`Running`] is a machine as consoles, guest agents and figures see it.
+//! - `host` names what all this asks of the rest of the agent, and who is told of the machines that run.
 //!
 //! QEMU outlives us. Its directory below the agent's run directory is named after the object's uid, and that is all that
 //! is needed to find it again; nothing else is written down.
@@ -18,7 +18,6 @@ mod live;
 mod machine;
 mod object;
 mod prepare;
-mod registry;
 mod running;
 mod seed;
 mod state;
@@ -43,7 +42,6 @@ use tokio_util::sync::CancellationToken;
 
 use actor::Actor;
 use host::Host;
-use registry::Registry;
 
 pub(crate) use running::{GuestFacts, Running};
 
@@ -56,7 +54,6 @@ const STARTS_PER_CPU: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Machines {
     host: Arc<Host>,
-    registry: Arc<Registry>,
 }
 
 /// How many machines may start at a time.
@@ -68,17 +65,7 @@ type Seen = watch::Sender<Option<Arc<VirtualMachineInstance>>>;
 
 impl Machines {
     pub(crate) fn new(host: Host) -> Machines {
-        Machines { host: Arc::new(host), registry: Arc::default() }
-    }
-
-    /// A machine that runs.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<Running>> {
-        self.registry.get(namespace, name)
-    }
-
-    /// All that run.
-    pub(crate) fn all(&self) -> Vec<Arc<Running>> {
-        self.registry.all()
+        Machines { host: Arc::new(host) }
     }
 
     /// Runs the machines that this node is given, until `stop`. They run on afterwards.
@@ -147,7 +134,7 @@ impl Machines {
         }
         let (sender, receiver) = watch::channel(None);
         machines.insert(uid, sender);
-        let actor = Actor::new(Arc::clone(&self.host), Arc::clone(&self.registry), events.clone(), vmi, receiver);
+        let actor = Actor::new(Arc::clone(&self.host), events.clone(), vmi, receiver);
         tasks.spawn(actor.run());
     }
 }

@@ -20,7 +20,6 @@ use super::live::{Live, Outcome};
 use super::machine;
 use super::object::Object;
 use super::prepare::{self, Prepared};
-use super::registry::Registry;
 use super::status::{View, Why, render};
 use super::{adopt, cleanup};
 
@@ -33,7 +32,6 @@ const ADOPT_AGAIN: Duration = Duration::from_millis(300);
 
 pub(super) struct Actor {
     pub(super) host: Arc<Host>,
-    pub(super) registry: Arc<Registry>,
     pub(super) events: Events,
     pub(super) object: Object,
     pub(super) uid: String,
@@ -52,14 +50,13 @@ pub(super) struct Connected {
 impl Actor {
     pub(super) fn new(
         host: Arc<Host>,
-        registry: Arc<Registry>,
         events: Events,
         vmi: Arc<VirtualMachineInstance>,
         seen: watch::Receiver<Option<Arc<VirtualMachineInstance>>>,
     ) -> Actor {
         let uid = vmi.metadata.uid.clone().unwrap_or_default();
         let object = Object::new(&host.client, vmi, seen);
-        Actor { host, registry, events, object, uid, user: None }
+        Actor { host, events, object, uid, user: None }
     }
 
     pub(super) async fn run(mut self) {

@@ -104,14 +104,12 @@ impl<'a> Live<'a> {
     }
 
     pub(super) async fn serve(mut self) -> Outcome {
-        self.actor.registry.add(Arc::clone(&self.running));
         self.actor.host.attendance.arrive(&self.running).await;
         let outcome = match self.begin().await {
             Some(outcome) => outcome,
             None => self.follow().await,
         };
         self.actor.host.attendance.leave(&self.running);
-        self.actor.registry.remove(&self.running);
         outcome
     }
 

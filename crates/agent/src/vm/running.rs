@@ -4,7 +4,7 @@
 //! task tells the API; so the status is right whoever paused the guest, and by whatever way.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -112,10 +112,6 @@ impl Running {
         self.object.clone()
     }
 
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -151,13 +147,13 @@ impl Running {
     }
 
     /// The object's names for its disks, by QEMU's ids.
-    pub fn disk_names(&self) -> HashMap<String, String> {
+    pub(crate) fn disk_names(&self) -> HashMap<String, String> {
         let object = self.object.borrow();
         let name = |disk: &Disk| (super::machine::disk_id(&disk.name).to_string(), disk.name.clone());
         object.spec.domain.devices.disks.iter().map(name).collect()
     }
 
-    pub fn interface_names(&self) -> Vec<String> {
+    pub(crate) fn interface_names(&self) -> Vec<String> {
         let object = self.object.borrow();
         object.spec.domain.devices.interfaces.iter().map(|interface| interface.name.clone()).collect()
     }

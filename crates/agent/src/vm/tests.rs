@@ -27,7 +27,6 @@ use tokio::task::JoinHandle;
 
 use super::actor::Actor;
 use super::host::{Attached, Attendance, Host, ImageWanted, Images, Lacking, NicWanted, Nics, Plugged, Storage, Users};
-use super::registry::Registry;
 use super::running::Running;
 use crate::cgroup::Cgroups;
 use crate::node::Accelerator;
@@ -195,15 +194,18 @@ impl Nics for Sockets {
     }
 }
 
-/// Nobody attends to these guests.
-struct Nobody;
+/// Knows the machine while it runs.
+#[derive(Default)]
+struct Present(Mutex<Option<Arc<Running>>>);
 
-impl Attendance for Nobody {
-    fn arrive<'a>(&'a self, _: &'a Arc<Running>) -> BoxFuture<'a, ()> {
-        async {}.boxed()
+impl Attendance for Present {
+    fn arrive<'a>(&'a self, machine: &'a Arc<Running>) -> BoxFuture<'a, ()> {
+        async { *self.0.lock() = Some(Arc::clone(machine)) }.boxed()
     }
 
-    fn leave(&self, _: &Running) {}
+    fn leave(&self, _: &Running) {
+        *self.0.lock() = None;
+    }
 }
 
 /// A node with one machine.
@@ -221,7 +223,7 @@ struct Node {
 /// An agent on the node, until it is dropped.
 struct Agent {
     host: Arc<Host>,
-    registry: Arc<Registry>,
+    present: Arc<Present>,
     task: JoinHandle<()>,
     telling: JoinHandle<()>,
 }
@@ -271,6 +273,7 @@ impl Node {
         let (events, telling) = Events::channel(client.clone(), "test");
         let run_dir = self.dir.path().join("vms");
         std::fs::create_dir_all(&run_dir).unwrap();
+        let present = Arc::new(Present::default());
         let host = Arc::new(Host {
             client,
             node_name: "node".into(),
@@ -282,17 +285,16 @@ impl Node {
             storage: self.disks.clone(),
             images: self.images.clone(),
             nics: self.nics.clone(),
-            attendance: Arc::new(Nobody),
+            attendance: present.clone(),
             cgroups: Cgroups::new(&self.cgroup_name).ok(),
             users: Users::new(rustix::process::geteuid().is_root()),
             starts: tokio::sync::Semaphore::new(4),
         });
-        let registry = Arc::new(Registry::default());
         let vmi: VirtualMachineInstance = serde_json::from_value(self.object().unwrap()).unwrap();
         let (sender, receiver) = watch::channel(None);
         *self.table.seen.lock() = Some(sender);
-        let actor = Actor::new(Arc::clone(&host), Arc::clone(&registry), events, Arc::new(vmi), receiver);
-        Agent { host, registry, task: tokio::spawn(actor.run()), telling: tokio::spawn(telling) }
+        let actor = Actor::new(Arc::clone(&host), events, Arc::new(vmi), receiver);
+        Agent { host, present, task: tokio::spawn(actor.run()), telling: tokio::spawn(telling) }
     }
 
     fn object(&self) -> Option<Value> {
@@ -408,7 +410,7 @@ impl Drop for Node {
 impl Agent {
     async fn until_running(&self) {
         let running = async {
-            while self.registry.get("ns", "vm").is_none() {
+            while self.present.0.lock().is_none() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -416,7 +418,7 @@ impl Agent {
     }
 
     fn running(&self) -> Arc<Running> {
-        self.registry.get("ns", "vm").expect("a machine that runs")
+        self.present.0.lock().clone().expect("a machine that runs")
     }
 }
 

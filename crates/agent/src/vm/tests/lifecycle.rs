@@ -83,7 +83,7 @@ async fn a_machine_runs_is_paused_and_leaves_nothing() {
     node.until_gone(&mut agent).await;
     // Nobody owns this instance, so that even its state goes.
     assert_eq!(node.leftovers(), Vec::<String>::new());
-    assert!(agent.registry.get("ns", "vm").is_none());
+    assert!(agent.present.0.lock().is_none());
 }
 
 #[tokio::test]
