@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use croft_testkit::{Client, Croft, WebSocket, eventually, eventually_within};
@@ -16,6 +16,9 @@ const SUBRESOURCES: &str = "/apis/subresources.kubevirt.io/v1/namespaces/default
 
 /// How long the small guest may take to boot: it is emulated, on a machine that does other things too.
 pub const BOOT: Duration = Duration::from_mins(4);
+
+/// How long a password may take to be checked before it is given again.
+const LOGIN: Duration = Duration::from_secs(70);
 
 /// A machine without an operating system: it starts at once and does nothing.
 pub fn empty(name: &str) -> Value {
@@ -141,13 +144,21 @@ impl Shell {
             Err(err) => Err(format!("{err:#}")),
         });
         let mut stream = stream.await.map_err(anyhow::Error::msg)?;
-        stream.expect("login:", BOOT).await?;
-        stream.send(b"root\r").await?;
-        if let Some(password) = password {
-            stream.expect("assword:", BOOT).await?;
-            stream.send(format!("{password}\r").as_bytes()).await?;
+        let deadline = Instant::now() + BOOT;
+        // A guest that is emulated on a busy machine may be slower than its own patience with the password.
+        loop {
+            stream.expect("login:", BOOT).await?;
+            stream.send(b"root\r").await?;
+            if let Some(password) = password {
+                stream.expect("assword:", BOOT).await?;
+                stream.send(format!("{password}\r").as_bytes()).await?;
+            }
+            match stream.expect("# ", LOGIN).await {
+                Ok(_) => break,
+                Err(err) if Instant::now() > deadline => return Err(err),
+                Err(_) => stream.send(b"\r").await?,
+            }
         }
-        stream.expect("# ", BOOT).await?;
         Ok(Self { stream, count: 0 })
     }
 

@@ -230,7 +230,7 @@ async fn a_guest_boots_securely_and_grows() {
     domain["firmware"] = json!({"bootloader": {"efi": {"secureBoot": true, "persistent": true}}});
     domain["features"] = json!({"smm": {"enabled": true}});
     domain["devices"]["tpm"] = json!({"persistent": true});
-    domain["memory"] = json!({"guest": "512Mi", "maxGuest": "1Gi"});
+    domain["memory"] = json!({"guest": "1Gi", "maxGuest": "2Gi"});
     domain["cpu"] = json!({"sockets": 1, "cores": 1, "maxSockets": 2});
     machine["spec"]["template"]["spec"]["volumes"][1] =
         json!({"name": "seed", "cloudInitConfigDrive": {"userData": USER_DATA}});
@@ -244,11 +244,11 @@ async fn a_guest_boots_securely_and_grows() {
     shell.ok("test -e /dev/tpm0").await;
 
     let more =
-        json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}, "memory": {"guest": "768Mi"}}}}}});
+        json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}, "memory": {"guest": "1280Mi"}}}}}});
     let answer = client.patch(&format!("{MACHINES}/secure"), "merge-patch", &more).await.expect("an answer");
     answer.ok().expect("patched");
     in_guest(&mut shell, "nproc", |text| text == "2").await;
-    in_guest(&mut shell, "awk '/MemTotal/ { print ($2 > 600000) }' /proc/meminfo", |text| text == "1").await;
+    in_guest(&mut shell, "awk '/MemTotal/ { print ($2 > 1100000) }' /proc/meminfo", |text| text == "1").await;
     let path = format!("{MACHINES}/secure");
     let machine = client.get(&path).await.expect("an answer").json();
     assert!(!is_true(&machine, "RestartRequired"), "{}", machine["status"]);
