@@ -36,6 +36,35 @@ impl Drop for RawMode {
     }
 }
 
+/// Input that, where it `stays_open`, falls silent at its end instead of ending.
+pub(crate) struct Input<R> {
+    inner: R,
+    stays_open: bool,
+    is_silent: bool,
+}
+
+impl<R> Input<R> {
+    pub(crate) fn new(inner: R, stays_open: bool) -> Self {
+        Self { inner, stays_open, is_silent: false }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.is_silent {
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        let has_ended = matches!(polled, Poll::Ready(Ok(()))) && buf.filled().len() == before;
+        if has_ended && self.stays_open {
+            self.is_silent = true;
+            return Poll::Pending;
+        }
+        polled
+    }
+}
+
 /// Ends at the escape character.
 pub(crate) struct UntilEscape<R> {
     pub(crate) inner: R,
@@ -67,6 +96,19 @@ impl<R: AsyncRead + Unpin> AsyncRead for UntilEscape<R> {
 mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn input_that_stays_open_falls_silent_at_its_end() {
+        let mut read = Vec::new();
+        Input::new(&b"ls"[..], false).read_to_end(&mut read).await.unwrap();
+        assert_eq!(read, b"ls");
+        let mut open = Input::new(&b"ls"[..], true);
+        let mut buffer = [0; 8];
+        assert_eq!(open.read(&mut buffer).await.unwrap(), 2);
+        for _ in 0..2 {
+            assert!(futures::FutureExt::now_or_never(open.read(&mut buffer)).is_none());
+        }
+    }
 
     #[tokio::test]
     async fn typing_ends_at_the_escape_character() {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::Failure;
 use crate::client::{Client, INSTANCES, MACHINES, Refusal, subresource};
 use crate::stream::{self, End};
-use crate::terminal::{RawMode, UntilEscape};
+use crate::terminal::{Input, RawMode, UntilEscape};
 
 /// How long a machine may take until it has a console.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -39,14 +39,16 @@ pub(crate) async fn run(client: &Client, args: &ConsoleArgs) -> Result<(), Failu
     attach(client, &args.name).await
 }
 
-/// Connects the terminal to the console until Ctrl-] or the machine's end.
+/// Connects the terminal to the console until Ctrl-] or the machine's end. The end of a file or a pipe ends nothing.
 pub(crate) async fn attach(client: &Client, name: &str) -> Result<(), Failure> {
     let socket = open(client, name).await?;
-    if std::io::stdin().is_terminal() {
+    let is_typed = std::io::stdin().is_terminal();
+    if is_typed {
         eprintln!("Connected to the console of {name}. Ctrl-] leaves it; press Enter for a prompt.");
     }
     let raw = RawMode::enter()?;
-    let input = UntilEscape::new(tokio::io::stdin());
+    // A script that has said all it had to say still wants to hear the answer.
+    let input = UntilEscape::new(Input::new(tokio::io::stdin(), !is_typed));
     let end = stream::copy(socket, input, tokio::io::stdout()).await;
     drop(raw);
     match end? {
