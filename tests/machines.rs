@@ -165,17 +165,16 @@ impl Shell {
     /// What a command prints, and its exit code.
     pub async fn run(&mut self, command: &str) -> Result<(String, i32)> {
         self.count += 1;
-        // The marker is split where it is typed, so that the echo of the line does not end the wait.
-        let marker = format!("=done-{}=", self.count);
-        let line = format!("{command}; echo \"=do\"\"ne-{}=$?=\"\r", self.count);
+        // The markers are split where they are typed, so that the echo of the line is not taken for them.
+        let (begin, done) = (format!("=begin-{}=", self.count), format!("=done-{}=", self.count));
+        let line = format!("echo \"=be\"\"gin-{0}=\"; {command}; echo \"=do\"\"ne-{0}=$?=\"\r", self.count);
         self.stream.send(line.as_bytes()).await?;
-        let seen = self.stream.expect(&marker, BOOT).await?;
+        self.stream.expect(&begin, BOOT).await?;
+        let seen = self.stream.expect(&done, BOOT).await?;
         let code = self.stream.expect("=", BOOT).await?;
         let code =
             code.trim_end_matches('=').trim().parse().with_context(|| format!("the exit code of {command}: {code}"))?;
-        let text = seen.replace('\r', "");
-        let text = text.split_once('\n').map_or("", |(_, rest)| rest);
-        Ok((text.trim_end_matches(&marker).trim_end().to_owned(), code))
+        Ok((seen.replace('\r', "").trim_end_matches(&done).trim().to_owned(), code))
     }
 
     /// The output of a command that must succeed.
