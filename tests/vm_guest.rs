@@ -138,8 +138,8 @@ async fn network(server: &Croft, client: &Client, shell: &mut Shell) {
     assert!(address.parse::<std::net::Ipv4Addr>().is_ok(), "IPv4 first: {interface}");
     let inside = shell.ok("ip -4 -o addr show dev eth0").await;
     assert!(inside.contains(address), "{address} is not in {inside}");
-    let resolved = shell.ok("nslookup web 2>&1").await;
-    assert!(resolved.contains(address), "its own name: {resolved}");
+    // Its own name, by our DNS.
+    in_guest(shell, "nslookup web 2>&1", |text| text.contains(address)).await;
 
     let mut stream = server
         .websocket(&subresource("virtualmachines", "web", "portforward/80/tcp"))
@@ -230,17 +230,16 @@ async fn verified_writes_over_a_restart(server: &Croft, client: &Client, mut she
     shell.ok("verified-write check /srv/file").await;
 }
 
-/// UEFI, Secure Boot, TPM, ConfigDrive, and a processor and memory that are plugged in.
+/// UEFI, Secure Boot, TPM and ConfigDrive; and a change that waits for a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guest_boots_securely_and_grows() {
+async fn a_guest_boots_securely() {
     let (server, client) = node_with_image().await;
     let mut machine = guest("secure");
     let domain = &mut machine["spec"]["template"]["spec"]["domain"];
     domain["firmware"] = json!({"bootloader": {"efi": {"secureBoot": true, "persistent": true}}});
     domain["features"] = json!({"smm": {"enabled": true}});
     domain["devices"]["tpm"] = json!({"persistent": true});
-    domain["memory"] = json!({"guest": "1Gi", "maxGuest": "2Gi"});
-    domain["cpu"] = json!({"sockets": 1, "cores": 1, "maxSockets": 2});
+    domain["memory"] = json!({"guest": "512Mi"});
     machine["spec"]["template"]["spec"]["volumes"][1] =
         json!({"name": "seed", "cloudInitConfigDrive": {"userData": USER_DATA}});
     create(&client, &machine).await;
@@ -253,15 +252,7 @@ async fn a_guest_boots_securely_and_grows() {
     assert_eq!(state.trim(), "1", "Secure Boot is on");
     shell.ok("test -e /dev/tpm0").await;
 
-    let more =
-        json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}, "memory": {"guest": "1280Mi"}}}}}});
-    let answer = client.patch(&format!("{MACHINES}/secure"), "merge-patch", &more).await.expect("an answer");
-    answer.ok().expect("patched");
-    in_guest(&mut shell, "nproc", |text| text == "2").await;
-    in_guest(&mut shell, "awk '/MemTotal/ { print ($2 > 1100000) }' /proc/meminfo", |text| text == "1").await;
     let path = format!("{MACHINES}/secure");
-    let machine = client.get(&path).await.expect("an answer").json();
-    assert!(!is_true(&machine, "RestartRequired"), "{}", machine["status"]);
     // What cannot be changed while it runs waits for a restart, and is said to.
     let model = json!({"spec": {"template": {"spec": {"domain": {"devices": {"tpm": null}}}}}});
     client.patch(&path, "merge-patch", &model).await.expect("an answer").ok().expect("patched");
