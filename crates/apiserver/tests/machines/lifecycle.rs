@@ -229,8 +229,8 @@ async fn agents_are_asked_and_their_answers_passed_on() {
     assert_eq!(&cluster.client.get(&path).await.unwrap().body[..4], b"\x89PNG");
     assert!(cluster.agent.seen().last().unwrap().starts_with("GET /v1/vmis/default/a/vnc/screenshot?moveCursor=true"));
     for (query, code, asked) in [
-        ("", 200, ""),
-        ("?tailLines=5", 200, "?tailLines=5"),
+        ("", 200, "?follow=false"),
+        ("?tailLines=5", 200, "?follow=false&tailLines=5"),
         ("?follow=true", 200, "?follow=true"),
         ("?tailLines=5&follow=true", 200, "?follow=true&tailLines=5"),
         ("?tailLines=-1", 400, ""),
