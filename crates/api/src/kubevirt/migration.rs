@@ -192,36 +192,8 @@ pub struct VirtualMachineInstanceMigrationTargetState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VmimConfigurationOptions {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_drain_taint_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parallel_outbound_migrations_per_node: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parallel_migrations_per_cluster: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_auto_converge: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bandwidth_per_migration: Option<Quantity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_timeout_per_gi_b: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_downtime_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress_timeout: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub utility_volumes_timeout: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unsafe_migration_override: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_post_copy: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_workload_disruption: Option<bool>,
-    #[serde(rename = "disableTLS", skip_serializing_if = "Option::is_none")]
-    pub disable_tls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
-    #[serde(rename = "matchSELinuxLevelOnMigration", skip_serializing_if = "Option::is_none")]
-    pub match_se_linux_level_on_migration: Option<bool>,
+    #[serde(flatten)]
+    pub common: MigrationConfiguration,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experimental: Option<ExperimentalMigrationOptions>,
 }
