@@ -259,6 +259,34 @@ async fn a_guest_boots_securely() {
     becomes(&client, &path, "in need of a restart", BOOT, |machine| is_true(machine, "RestartRequired")).await;
 }
 
+/// A processor and memory, plugged into a guest that runs by changing its machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guest_grows() {
+    let (server, client) = node_with_image().await;
+    let mut machine = guest("grows");
+    let domain = &mut machine["spec"]["template"]["spec"]["domain"];
+    domain["memory"] = json!({"guest": "1Gi", "maxGuest": "2Gi"});
+    domain["cpu"] = json!({"sockets": 1, "cores": 1, "maxSockets": 2});
+    create(&client, &machine).await;
+    let mut shell = Shell::log_in(&server, "grows", Some("turnip-7")).await.expect("a shell");
+    assert_eq!(shell.ok("nproc").await, "1");
+    let path = format!("{MACHINES}/grows");
+    let processors = json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}});
+    client.patch(&path, "merge-patch", &processors).await.expect("an answer").ok().expect("patched");
+    in_guest(&mut shell, "nproc", |text| text == "2").await;
+    let memory = json!({"spec": {"template": {"spec": {"domain": {"memory": {"guest": "1280Mi"}}}}}});
+    client.patch(&path, "merge-patch", &memory).await.expect("an answer").ok().expect("patched");
+    in_guest(&mut shell, "awk '/MemTotal/ { print ($2 > 1100000) }' /proc/meminfo", |text| text == "1").await;
+    let instance = format!("{INSTANCES}/grows");
+    becomes(&client, &instance, "grown", BOOT, |instance| {
+        instance["status"]["currentCPUTopology"]["sockets"] == 2
+            && instance["status"]["memory"]["guestCurrent"] == "1280Mi"
+    })
+    .await;
+    let machine = client.get(&path).await.expect("an answer").json();
+    assert!(!is_true(&machine, "RestartRequired"), "{}", machine["status"]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_images_fail_with_a_reason_and_leave_nothing() {
     let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
