@@ -86,7 +86,9 @@ impl Descriptors {
 pub(super) fn accelerator(accel: Accel, memory_bytes: u64) -> Accel {
     match accel {
         Accel::Tcg { cache_mib: None } => {
-            let mib = (memory_bytes / MIB / 8).clamp(8, 512);
+            let guest = memory_bytes / MIB;
+            // A Linux that boots with less than 32 MiB translates much of its kernel again and again.
+            let mib = if guest < 128 { 8 } else { (guest / 8).clamp(32, 512) };
             Accel::Tcg { cache_mib: u32::try_from(mib).ok() }
         }
         known => known,
