@@ -127,10 +127,27 @@ pub fn is_true(object: &Value, ty: &str) -> bool {
     condition(object, ty).is_some_and(|condition| condition["status"] == "True")
 }
 
+/// A serial console, however it is reached.
+pub trait Terminal {
+    fn send(&mut self, bytes: &[u8]) -> impl Future<Output = Result<()>> + Send;
+    /// Reads until the text has been seen, and gives all that came up to there.
+    fn expect(&mut self, text: &str, limit: Duration) -> impl Future<Output = Result<String>> + Send;
+}
+
+impl Terminal for WebSocket {
+    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        WebSocket::send(self, bytes).await
+    }
+
+    async fn expect(&mut self, text: &str, limit: Duration) -> Result<String> {
+        WebSocket::expect(self, text, limit).await
+    }
+}
+
 /// A root shell on the serial console of the small guest.
 #[derive(Debug)]
-pub struct Shell {
-    stream: WebSocket,
+pub struct Shell<T = WebSocket> {
+    stream: T,
     count: u32,
 }
 
@@ -143,7 +160,13 @@ impl Shell {
             Ok(Err(refused)) => Err(format!("{}: {}", refused.code, refused.status)),
             Err(err) => Err(format!("{err:#}")),
         });
-        let mut stream = stream.await.map_err(anyhow::Error::msg)?;
+        Self::on(stream.await.map_err(anyhow::Error::msg)?, password).await
+    }
+}
+
+impl<T: Terminal> Shell<T> {
+    /// Logs in where a guest boots or waits.
+    pub async fn on(mut stream: T, password: Option<&str>) -> Result<Self> {
         let deadline = Instant::now() + BOOT;
         // A guest that is emulated on a busy machine may be slower than its own patience with the password.
         loop {

@@ -3,6 +3,9 @@
 //! The guests have no operating system where only our own cost is meant: 64 MiB, emulated.
 
 mod bare;
+mod guests;
+mod imports;
+mod small_host;
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +57,15 @@ pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
 
     hundred(&croft, &client, &mut phases, count, bare_start, report).await?;
     idle(&croft, &client, report).await?;
-    crowd(&croft, &client, many, report).await
+    crowd(&croft, &client, many, report).await?;
+    Ok(())
+}
+
+/// What takes a real guest: the smallest host, the time to its first words, its disks; and where they come from.
+pub(crate) async fn measure_guests(size: Size, report: &mut Report) -> Result<()> {
+    small_host::measure(report).await?;
+    guests::measure(size, report).await?;
+    imports::measure(size, report).await
 }
 
 /// Many, one every 100 ms; then what they weigh.

@@ -3,7 +3,8 @@
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
 //! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; kube-apiserver with etcd when `KUBE_APISERVER` is set.
-//! `bench quick` uses a tenth of the objects, to try it out; `bench api` and `bench machines` measure that half alone.
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench machines` and `bench guests` measure that
+//! part alone.
 
 mod load;
 mod machines;
@@ -17,6 +18,8 @@ use anyhow::{Result, bail};
 
 use report::Report;
 
+const PARTS: [&str; 3] = ["api", "machines", "guests"];
+
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
 struct Size {
@@ -25,31 +28,34 @@ struct Size {
 
 impl Size {
     fn of(self, full: usize) -> usize {
-        (full / self.divisor).max(10)
+        self.of_at_least(full, 10)
+    }
+
+    fn of_at_least(self, full: usize, least: usize) -> usize {
+        (full / self.divisor).max(least)
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let (mut divisor, mut wants_api, mut wants_machines) = (1, true, true);
-    for arg in &args {
-        match arg.as_str() {
-            "quick" => divisor = 10,
-            "api" => wants_machines = false,
-            "machines" => wants_api = false,
-            _ => bail!("usage: bench [quick] [api|machines]"),
-        }
+    let (quick, parts): (Vec<&str>, Vec<&str>) = args.iter().map(String::as_str).partition(|arg| *arg == "quick");
+    if parts.iter().any(|part| !PARTS.contains(part)) {
+        bail!("usage: bench [quick] [{}]", PARTS.join("|"));
     }
-    let size = Size { divisor };
+    let wants = |part| parts.is_empty() || parts.contains(&part);
+    let size = Size { divisor: if quick.is_empty() { 1 } else { 10 } };
     let mut report = Report::new(size.divisor);
-    if wants_api {
+    if wants("api") {
         speed::measure(size, &mut report).await?;
         scale::measure(size, &mut report).await?;
         watchers::measure(size, &mut report).await?;
     }
-    if wants_machines {
+    if wants("machines") {
         machines::measure(size, &mut report).await?;
+    }
+    if wants("guests") {
+        machines::measure_guests(size, &mut report).await?;
     }
     report.finish();
     Ok(())

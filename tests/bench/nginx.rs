@@ -9,6 +9,8 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(crate) struct Nginx {
     pub(crate) client: Client,
+    /// The file without TLS.
+    pub(crate) plain_url: String,
     _process: Process,
     _dir: TempDir,
 }
@@ -18,7 +20,7 @@ impl Nginx {
     pub(crate) async fn start(bytes: &[u8]) -> Result<Self> {
         let program = find_program("nginx").context("nginx is not installed (Debian: nginx-light)")?;
         let dir = tempfile::Builder::new().prefix("croft-nginx-").tempdir()?;
-        let (authority, port) = (Authority::new("nginx")?, free_port()?);
+        let (authority, port, plain) = (Authority::new("nginx")?, free_port()?, free_port()?);
         let identity = authority.server()?;
         let root = dir.path().display();
         for (name, content) in
@@ -31,7 +33,7 @@ impl Nginx {
         let config = format!(
             "daemon off; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
              http {{ access_log off; sendfile on; tcp_nopush on; default_type application/json; {temporary}\n\
-             server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {root}/tls.crt; ssl_certificate_key {root}/tls.key; root {root}; }} }}\n"
+             server {{ listen 127.0.0.1:{port} ssl http2; listen 127.0.0.1:{plain}; ssl_certificate {root}/tls.crt; ssl_certificate_key {root}/tls.key; root {root}; }} }}\n"
         );
         std::fs::write(dir.path().join("nginx.conf"), config)?;
         // A worker that drops its rights could not read a directory that is for its owner only.
@@ -40,6 +42,6 @@ impl Nginx {
         let process = Process::spawn("nginx", command, &dir.path().join("log"))?;
         let client = Client::trusting(&format!("https://127.0.0.1:{port}"), &authority.cert_pem(), Protocol::Http2)?;
         eventually("nginx answers", async || client.get("/file").await).await;
-        Ok(Self { client, _process: process, _dir: dir })
+        Ok(Self { client, plain_url: format!("http://127.0.0.1:{plain}/file"), _process: process, _dir: dir })
     }
 }

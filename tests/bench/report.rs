@@ -76,6 +76,10 @@ pub(crate) fn ms(duration: Duration) -> String {
     format!("{:.2} ms", duration.as_secs_f64() * 1000.0)
 }
 
+pub(crate) fn seconds(duration: Duration) -> String {
+    format!("{:.2} s", duration.as_secs_f64())
+}
+
 #[expect(clippy::cast_precision_loss, reason = "for people to read")]
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{:.0} MiB", bytes as f64 / f64::from(1 << 20))

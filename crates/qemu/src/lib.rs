@@ -3,7 +3,7 @@
 //!
 //! - [`spec`] says what a machine is; [`args`] turns that into QEMU's arguments. No text that a user chose can
 //!   become an option of its own: everything is JSON or has its commas doubled, and names of things are [`spec::Id`]s.
-//! - [`accel`] decides between KVM and emulation by running a guest.
+//! - [`accel`] decides between KVM and emulation by running a guest; [`io_uring`] tries out how disks are best driven.
 //! - [`process`] starts QEMU so that it outlives us, and adopts those that are already there.
 //! - [`qmp`] is the control connection, [`qga`] the one to the agent inside the guest.
 //!
@@ -13,6 +13,7 @@
 
 pub mod accel;
 pub mod args;
+pub mod io_uring;
 pub mod process;
 pub mod qga;
 pub mod qmp;

@@ -76,6 +76,17 @@ const SAYS_K: &[u8] = &[0xba, 0xf8, 0x03, 0xb0, b'K', 0xee, 0xf4, 0xeb, 0xfd];
 /// mov dx,0x604; mov ax,0x2000; out dx,ax; hlt; jmp $-1: the chipset's power off.
 const POWERS_OFF: &[u8] = &[0xba, 0x04, 0x06, 0xb8, 0x00, 0x20, 0xef, 0xf4, 0xeb, 0xfd];
 
+/// Where it is refused, the reason is QEMU's own.
+#[tokio::test]
+async fn io_uring_is_tried_out() {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(QEMU)).find(|file| file.is_file());
+    let qemu = found.expect("QEMU is installed");
+    let is_allowed = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|text| text.trim() == "0");
+    assert_eq!(croft_qemu::io_uring::try_out(&qemu).await.is_ok(), is_allowed);
+    assert!(croft_qemu::io_uring::try_out(Path::new("/bin/false")).await.is_err());
+}
+
 #[tokio::test]
 async fn a_machine_lives_and_ends() {
     let dir = TempDir::new().unwrap();

@@ -25,6 +25,8 @@ pub struct Croft {
     endpoint: Endpoint,
     binary: PathBuf,
     etcd: Option<Etcd>,
+    /// What starts the program, if it is not started directly.
+    wrapper: Vec<String>,
     extra_args: Vec<String>,
     started_in: Duration,
     node: Option<NodeDirs>,
@@ -62,30 +64,42 @@ impl Croft {
     pub async fn start_with(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
         let args: Vec<String> =
             extra_args.iter().map(|arg| (*arg).to_owned()).chain(["--no-node".to_owned()]).collect();
-        Self::launch(store, args, tempdir()?, None).await
+        Self::launch(store, Vec::new(), args, tempdir()?, None).await
     }
 
     /// A server that is a node too. Its guests are killed when it is dropped.
     pub async fn start_node(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
+        Self::start_node_under(store, &[], extra_args).await
+    }
+
+    /// The same, started by another program, which gets the command line as its last arguments and must become it.
+    pub async fn start_node_under(store: StoreKind, wrapper: &[&str], extra_args: &[&str]) -> Result<Self> {
+        let wrapper = wrapper.iter().map(|arg| (*arg).to_owned()).collect();
         let dir = tempdir()?;
         // Sockets need a short path.
         let run_dir = tempfile::Builder::new().prefix("croft-").tempdir_in("/tmp")?;
         let mut args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
         args.extend(["--node-listen=127.0.0.1:0".to_owned(), format!("--run-dir={}", run_dir.path().display())]);
         let node = NodeDirs { run_dir, data_dir: dir.path().to_owned() };
-        Self::launch(store, args, dir, Some(node)).await
+        Self::launch(store, wrapper, args, dir, Some(node)).await
     }
 
-    async fn launch(store: StoreKind, extra_args: Vec<String>, dir: TempDir, node: Option<NodeDirs>) -> Result<Self> {
+    async fn launch(
+        store: StoreKind,
+        wrapper: Vec<String>,
+        extra_args: Vec<String>,
+        dir: TempDir,
+        node: Option<NodeDirs>,
+    ) -> Result<Self> {
         let etcd = match store {
             StoreKind::Embedded => None,
             StoreKind::Etcd => Some(Etcd::start().await?),
         };
         let binary = binary()?;
         let start = Instant::now();
-        let mut process = spawn(&binary, dir.path(), "127.0.0.1:0", etcd.as_ref(), &extra_args)?;
+        let mut process = spawn(&wrapper, &binary, dir.path(), "127.0.0.1:0", etcd.as_ref(), &extra_args)?;
         let endpoint = wait_ready(&mut process, dir.path()).await?;
-        Ok(Self { process, endpoint, binary, etcd, extra_args, started_in: start.elapsed(), node, dir })
+        Ok(Self { process, endpoint, binary, etcd, wrapper, extra_args, started_in: start.elapsed(), node, dir })
     }
 
     /// Kills the server if it still runs and starts it again on the same data and address.
@@ -95,7 +109,8 @@ impl Croft {
         }
         let address = self.endpoint.address()?.to_string();
         let start = Instant::now();
-        self.process = spawn(&self.binary, self.dir.path(), &address, self.etcd.as_ref(), &self.extra_args)?;
+        let (dir, etcd) = (self.dir.path(), self.etcd.as_ref());
+        self.process = spawn(&self.wrapper, &self.binary, dir, &address, etcd, &self.extra_args)?;
         self.endpoint = wait_ready(&mut self.process, self.dir.path()).await?;
         self.started_in = start.elapsed();
         Ok(())
@@ -166,8 +181,22 @@ pub fn binary() -> Result<PathBuf> {
     Ok(path)
 }
 
-fn spawn(binary: &Path, dir: &Path, listen: &str, etcd: Option<&Etcd>, extra: &[String]) -> Result<Process> {
-    let mut command = Command::new(binary);
+fn spawn(
+    wrapper: &[String],
+    binary: &Path,
+    dir: &Path,
+    listen: &str,
+    etcd: Option<&Etcd>,
+    extra: &[String],
+) -> Result<Process> {
+    let mut command = match wrapper.split_first() {
+        None => Command::new(binary),
+        Some((program, args)) => {
+            let mut command = Command::new(program);
+            command.args(args).arg(binary);
+            command
+        }
+    };
     command.arg("server").arg("--data-dir").arg(dir).args(["--listen", listen]);
     match etcd {
         None => command.args(["--store", "embedded"]),

@@ -26,7 +26,7 @@ pub use etcd::Etcd;
 pub use https::{Answer, Call, Client, Protocol, Stream};
 pub use kube_apiserver::KubeApiserver;
 pub use kubectl::{Kubectl, Output};
-pub use patience::{eventually, eventually_within, patience};
+pub use patience::{eventually, eventually_within, patience, promptly_within};
 pub use pki::{Authority, Identity};
 pub use process::{Process, find_program, free_port};
 pub use server::{Server, ServerKind};

@@ -31,7 +31,7 @@ where
 }
 
 /// The same, looking every few milliseconds: for what is measured, such as the start of a server.
-pub(crate) async fn promptly_within<T, E, F>(limit: Duration, attempt: F) -> Result<T, E>
+pub async fn promptly_within<T, E, F>(limit: Duration, attempt: F) -> Result<T, E>
 where
     F: AsyncFnMut() -> Result<T, E>,
 {

@@ -1,13 +1,15 @@
 //! QEMU alone: the same machine, started by hand.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use croft_e2e::machines::{BOOT, Terminal};
+use croft_testkit::eventually_within;
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 
 use super::pss;
@@ -78,4 +80,63 @@ pub(super) async fn memory(count: usize) -> Result<u64> {
         sum += pss(machine.process.id().context("it runs")?)?;
     }
     Ok(sum / u64::try_from(count)?)
+}
+
+/// A root disk for the small guest, as plain as can be.
+pub(super) async fn copy_of(image: &Path, dir: &Path) -> Result<PathBuf> {
+    let disk = dir.join("root.raw");
+    let status = Command::new("qemu-img").args(["convert", "-O", "raw"]).arg(image).arg(&disk).status().await?;
+    if !status.success() {
+        bail!("qemu-img convert: {status}");
+    }
+    Ok(disk)
+}
+
+/// The small guest with these disks, as Croft would start it. Killed when it is dropped.
+pub(super) fn guest(disks: &[&Path], serial: &str) -> Result<Child> {
+    let mut command = Command::new("qemu-system-x86_64");
+    command
+        .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-cpu", "max", "-m", "192"])
+        .args(["-accel", "tcg,tb-size=32", "-device", "VGA", "-device", "virtio-rng-pci", "-serial", serial])
+        .args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
+    for disk in disks {
+        let disk = disk.display();
+        command.args(["-drive", &format!("file={disk},format=raw,if=virtio,cache=none,aio=threads,discard=unmap")]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().context("start qemu-system-x86_64")
+}
+
+/// A guest's serial console behind a socket.
+pub(super) struct Line {
+    stream: UnixStream,
+    pending: Vec<u8>,
+}
+
+impl Line {
+    pub(super) async fn connect(socket: &Path) -> Result<Self> {
+        let stream = eventually_within(BOOT, async || UnixStream::connect(socket).await).await?;
+        Ok(Self { stream, pending: Vec::new() })
+    }
+}
+
+impl Terminal for Line {
+    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.stream.write_all(bytes).await?)
+    }
+
+    async fn expect(&mut self, text: &str, limit: Duration) -> Result<String> {
+        let found = async {
+            loop {
+                let at = self.pending.windows(text.len()).position(|window| window == text.as_bytes());
+                if let Some(at) = at {
+                    let seen: Vec<u8> = self.pending.drain(..at + text.len()).collect();
+                    return anyhow::Ok(String::from_utf8_lossy(&seen).into_owned());
+                }
+                if self.stream.read_buf(&mut self.pending).await? == 0 {
+                    bail!("QEMU ended");
+                }
+            }
+        };
+        tokio::time::timeout(limit, found).await.with_context(|| format!("waiting for {text:?}"))?
+    }
 }

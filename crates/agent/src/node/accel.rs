@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use croft_qemu::accel::{Accel, PROBE_TIMEOUT, Probe, probe};
+use croft_qemu::io_uring;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -30,6 +31,7 @@ struct Found {
     reason: Option<String>,
     /// The processors that a guest can be given, by QEMU's names.
     cpu_models: Vec<String>,
+    has_io_uring: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,8 +87,13 @@ impl Accelerator {
     /// Emulation, without finding out.
     #[cfg(test)]
     pub(crate) fn emulation() -> Self {
-        let found = Found { has_kvm: false, reason: None, cpu_models: Vec::new() };
+        let found = Found { has_kvm: false, reason: None, cpu_models: Vec::new(), has_io_uring: false };
         Self(watch::channel(Some(Ok(found))).1)
+    }
+
+    /// Whether QEMU can use io_uring. Known when [`Accelerator::wait`] has ended.
+    pub fn has_io_uring(&self) -> bool {
+        matches!(&*self.0.borrow(), Some(Ok(found)) if found.has_io_uring)
     }
 
     pub(super) fn has_kvm(&self) -> bool {
@@ -127,7 +134,11 @@ async fn find_out(binary: PathBuf, cache: PathBuf) -> Answer {
         tracing::warn!(%error, "QEMU does not say which processors it can show to guests");
         Vec::new()
     });
-    let found = Found { has_kvm, reason, cpu_models };
+    let ring = io_uring::try_out(&binary).await;
+    if let Err(reason) = &ring {
+        tracing::info!(reason, "disks are driven by threads: io_uring does not work here");
+    }
+    let found = Found { has_kvm, reason, cpu_models, has_io_uring: ring.is_ok() };
     if let Some(of) = circumstances {
         keep(&cache, &Kept { of, found: found.clone() });
     }
@@ -197,7 +208,7 @@ mod tests {
         let upgraded = Circumstances { size: 9, ..now.clone() };
         assert_eq!(kept(&cache, &now), None);
         for has_kvm in [true, false] {
-            let found = Found { has_kvm, reason: None, cpu_models: vec!["Haswell".into()] };
+            let found = Found { has_kvm, reason: None, cpu_models: vec!["Haswell".into()], has_io_uring: true };
             keep(&cache, &Kept { of: now.clone(), found: found.clone() });
             assert_eq!(kept(&cache, &now), Some(found.clone()));
             assert_eq!(kept(&cache, &rebooted), has_kvm.then_some(found));

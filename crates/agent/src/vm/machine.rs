@@ -49,6 +49,8 @@ pub(super) struct Medium {
     pub(super) is_direct: bool,
     /// The least that the storage reads and writes, where it says so.
     pub(super) block_bytes: Option<u32>,
+    /// Whether QEMU can use io_uring on this node.
+    pub(super) has_io_uring: bool,
 }
 
 /// What is behind an interface.

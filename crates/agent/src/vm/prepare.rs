@@ -180,7 +180,7 @@ async fn open_volumes(
         };
         let known = VolumeFacts { size_bytes: opened.size_bytes, claim: opened.claim.clone() };
         facts.insert(volume.name.clone(), known);
-        let (medium, fd) = medium(opened, |_| 0);
+        let (medium, fd) = medium(host, opened, |_| 0);
         let set = descriptors.set(fd);
         let source = Source::FdSet { set, is_device: medium.is_block };
         parts.media.insert(volume.name.clone(), Medium { source, ..medium });
@@ -189,7 +189,7 @@ async fn open_volumes(
 }
 
 /// An opened volume as a disk sees it, under the number that `set` gives it.
-pub(super) fn medium(opened: Opened, set: impl FnOnce(&Opened) -> u32) -> (Medium, OwnedFd) {
+pub(super) fn medium(host: &Host, opened: Opened, set: impl FnOnce(&Opened) -> u32) -> (Medium, OwnedFd) {
     let source = Source::FdSet { set: set(&opened), is_device: opened.is_block };
     let medium = Medium {
         source,
@@ -197,6 +197,7 @@ pub(super) fn medium(opened: Opened, set: impl FnOnce(&Opened) -> u32) -> (Mediu
         is_read_only: opened.is_read_only,
         is_direct: opened.is_direct,
         block_bytes: opened.block_bytes,
+        has_io_uring: host.accelerator.has_io_uring(),
     };
     (medium, opened.fd)
 }

@@ -179,7 +179,7 @@ impl Live<'_> {
         let facts = VolumeFacts { size_bytes: opened.size_bytes, claim: opened.claim.clone() };
         let used = self.qmp.fd_sets().await?;
         let set = used.into_iter().max().map_or(FIRST_HOT_SET, |highest| highest.max(FIRST_HOT_SET) + 1);
-        let (medium, fd) = medium(opened, |_| set);
+        let (medium, fd) = medium(&self.actor.host, opened, |_| set);
         let mut device = machine::disk(&vmi.spec, wanted, Some(&medium))?;
         if is_bus_unsaid(wanted) {
             device.bus = Bus::Scsi;

@@ -122,6 +122,8 @@ fn cache(wanted: &DiskSpec, medium: Option<&Medium>) -> Result<Cache, Refusal> {
 
 fn aio(wanted: &DiskSpec, medium: Option<&Medium>, cache: Cache) -> Result<Aio, Refusal> {
     Ok(match wanted.io.as_deref().unwrap_or_default() {
+        // The quickest way, and one that a sparse file does not block.
+        "" | "default" if cache == Cache::None && medium.is_some_and(|medium| medium.has_io_uring) => Aio::IoUring,
         // A device never blocks the submission; a sparse file may.
         "" | "default" if cache == Cache::None && medium.is_some_and(|medium| medium.is_block) => Aio::Native,
         "" | "default" | "threads" => Aio::Threads,

@@ -38,6 +38,7 @@ fn parts(vmi: &VirtualMachineInstance, accel: Accel) -> Parts {
         is_read_only: false,
         is_direct: true,
         block_bytes: Some(4096),
+        has_io_uring: true,
     };
     let cable = Cable { backend: NicBackend::User { forwards: Vec::new() }, mtu: Some(1450) };
     let volumes = vmi.spec.volumes.iter().map(|volume| (volume.name.clone(), medium.clone()));
@@ -175,6 +176,8 @@ fn disks_of_every_kind() {
     let b = disk("b");
     assert!(b.is_read_only && b.is_shareable && !b.has_discard);
     assert_eq!((b.cache, b.iothread, b.block_size.unwrap().logical), (Cache::Writethrough, Some(0), 4096));
+    assert_eq!(b.aio, Aio::Threads, "io_uring is for what goes past the page cache");
+    assert_eq!((disk("e").cache, disk("e").aio), (Cache::None, Aio::IoUring));
     let c = disk("c");
     assert_eq!(
         (c.bus, c.cache, c.on_error, c.iothread),
