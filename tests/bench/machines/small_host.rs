@@ -21,8 +21,8 @@ if [ -e $root/cgroup.controllers ]; then
     mkdir -p $root/$name/server
     echo "$memory" >$root/$name/memory.max
     echo "100000 100000" >$root/$name/cpu.max
-    echo $$ >$root/$name/cgroup.procs
-    exec unshare -m -C sh -c 'mount -t cgroup2 none /sys/fs/cgroup; echo $$ >/sys/fs/cgroup/server/cgroup.procs; exec "$@"' sh "$@"
+    echo $$ >$root/$name/server/cgroup.procs
+    exec unshare -m sh -euc 'mount --bind $0/$1 $0; shift; exec "$@"' $root "$name" "$@"
 fi
 for controller in memory cpu cpuacct; do
     mkdir -p $root/$controller/$name
@@ -32,9 +32,12 @@ echo 100000 >$root/cpu/$name/cpu.cfs_quota_us
 for controller in memory cpu cpuacct; do
     echo $$ >$root/$controller/$name/cgroup.procs
 done
-exec unshare -m -C sh -c 'for controller in memory cpu cpuacct; do
-    mount -t cgroup -o $controller none /sys/fs/cgroup/$controller
-done; exec "$@"' sh "$@"
+exec unshare -m sh -euc '
+for controller in memory cpu cpuacct; do
+    mount --bind $0/$controller/$1 $0/$controller
+done
+shift
+exec "$@"' $root "$name" "$@"
 "#;
 
 pub(super) async fn measure(report: &mut Report) -> Result<()> {
