@@ -40,14 +40,14 @@ pub(super) async fn start(call: &Call) -> Result<(), ApiError> {
     let start =
         if is_paused { json!({"action": "Start", "data": {"paused": "true"}}) } else { json!({"action": "Start"}) };
     match strategy {
-        "Halted" if is_paused => ask(call, dry_run, &[start]).await,
+        "Halted" if is_paused => ask(call, dry_run, vmi.as_ref(), &[start]).await,
         "Halted" => set_running(call, strategy, true, dry_run).await,
         "RerunOnFailure" if ended == Some("Failed") => {
             Err(refuse(call, format!("{strategy} does not support starting VM from failed state")))
         }
         "RerunOnFailure" | "Manual" => match vmi.as_ref().filter(|vmi| is_final(vmi)) {
-            Some(ended) => ask(call, dry_run, &[stop_request(ended), start]).await,
-            None => ask(call, dry_run, &[start]).await,
+            Some(ended) => ask(call, dry_run, Some(ended), &[stop_request(ended), start]).await,
+            None => ask(call, dry_run, vmi.as_ref(), &[start]).await,
         },
         other => Err(refuse(call, format!("{other} does not support manual start requests"))),
     }
@@ -85,7 +85,9 @@ pub(super) async fn stop(call: &Call) -> Result<(), ApiError> {
         set_grace_period(call, seconds, dry_run).await?;
     }
     match (strategy, vmi) {
-        ("Halted" | "RerunOnFailure" | "Manual", Some(vmi)) => ask(call, dry_run, &[stop_request(&vmi)]).await,
+        ("Halted" | "RerunOnFailure" | "Manual", Some(vmi)) => {
+            ask(call, dry_run, Some(&vmi), &[stop_request(&vmi)]).await
+        }
         _ => set_running(call, strategy, false, dry_run).await,
     }
 }
@@ -123,7 +125,7 @@ pub(super) async fn restart(call: &Call) -> Result<(), ApiError> {
     if asked.grace_period_seconds == Some(0) && !is_final(&vmi) {
         set_grace_period(call, FORCED_GRACE, dry_run).await?;
     }
-    ask(call, dry_run, &[stop_request(&vmi), json!({"action": "Start"})]).await
+    ask(call, dry_run, Some(&vmi), &[stop_request(&vmi), json!({"action": "Start"})]).await
 }
 
 #[derive(Default, Deserialize)]
@@ -207,10 +209,10 @@ fn stop_request(vmi: &Value) -> Value {
 }
 
 /// Puts requests into the machine's status. A stop replaces whatever else was asked for.
-async fn ask(call: &Call, dry_run: bool, requests: &[Value]) -> Result<(), ApiError> {
+async fn ask(call: &Call, dry_run: bool, vmi: Option<&Value>, requests: &[Value]) -> Result<(), ApiError> {
     modify(call, Kind::Vm, Part::Status, dry_run, |vm| {
-        let pending =
-            vm.pointer("/status/stateChangeRequests").and_then(Value::as_array).is_some_and(|p| !p.is_empty());
+        let pending = vm.pointer("/status/stateChangeRequests").and_then(Value::as_array);
+        let pending = pending.is_some_and(|pending| pending.iter().any(|request| !is_over(request, vmi)));
         let is_stop = matches!(requests, [only] if only["action"] == "Stop");
         if pending && !is_stop {
             return Err(refuse(call, "unable to complete request: stop/start already underway"));
@@ -225,6 +227,13 @@ async fn ask(call: &Call, dry_run: bool, requests: &[Value]) -> Result<(), ApiEr
         Ok(())
     })
     .await
+}
+
+/// Whether what was asked for has happened, though nobody has taken the request out yet: a stop of an instance that has
+/// ended. Whoever sees a machine that is stopped may start it at once.
+fn is_over(request: &Value, vmi: Option<&Value>) -> bool {
+    let is_there = vmi.is_some_and(|vmi| request["uid"] == object::uid(vmi) && !is_final(vmi));
+    request["action"] == "Stop" && !is_there
 }
 
 /// Changes the run strategy between `Always` and `Halted`, in whichever way it is told. `seen` is what the decision
@@ -251,4 +260,20 @@ async fn set_grace_period(call: &Call, seconds: i64, dry_run: bool) -> Result<()
         Ok(())
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_is_over_when_its_instance_is() {
+        let stop = json!({"action": "Stop", "uid": "a"});
+        let vmi = |uid: &str, phase: &str| json!({"metadata": {"uid": uid}, "status": {"phase": phase}});
+        assert!(is_over(&stop, None));
+        assert!(is_over(&stop, Some(&vmi("b", "Running"))));
+        assert!(is_over(&stop, Some(&vmi("a", "Succeeded"))));
+        assert!(!is_over(&stop, Some(&vmi("a", "Running"))));
+        assert!(!is_over(&json!({"action": "Start"}), None));
+    }
 }
