@@ -8,13 +8,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::str::FromStr as _;
 
-use dhcproto::v4::{DhcpOption, Message, MessageType, Opcode, OptionCode};
+use dhcproto::v4::{DhcpOption, Message, MessageType, Opcode, OptionCode, UnknownOption};
 use dhcproto::{Decodable as _, Decoder, Encodable as _};
 use hickory_proto::rr::Name;
 use tokio::net::UdpSocket;
 
 use crate::error::NetError;
 use crate::links::Link;
+use crate::nic::Told;
 use crate::{Mac, packet, sockets, sys};
 
 const SERVER_PORT: u16 = 67;
@@ -34,6 +35,7 @@ pub(crate) struct Offer {
     /// Where names are looked for; the first is the guest's own domain.
     pub(crate) domains: Vec<String>,
     pub(crate) mtu: u16,
+    pub(crate) told: Told,
 }
 
 #[derive(Debug, PartialEq)]
@@ -112,7 +114,11 @@ impl Offer {
         options.insert(DhcpOption::SubnetMask(self.mask));
         options.insert(DhcpOption::BroadcastAddr(self.address | !self.mask));
         options.insert(DhcpOption::Router(vec![self.gateway]));
-        options.insert(DhcpOption::DomainNameServer(vec![self.gateway]));
+        let own = (!self.told.is_without_host_names).then_some(self.gateway);
+        let resolvers: Vec<Ipv4Addr> = own.into_iter().chain(self.told.resolvers.iter().copied()).collect();
+        if !resolvers.is_empty() {
+            options.insert(DhcpOption::DomainNameServer(resolvers));
+        }
         options.insert(DhcpOption::InterfaceMtu(self.mtu));
         if !self.hostname.is_empty() {
             options.insert(DhcpOption::Hostname(self.hostname.clone()));
@@ -121,7 +127,28 @@ impl Offer {
             options.insert(DhcpOption::DomainName(domain.clone()));
         }
         let names: Vec<Name> = self.domains.iter().filter_map(|domain| Name::from_str(domain).ok()).collect();
-        options.insert(DhcpOption::DomainSearch(names));
+        if !names.is_empty() {
+            options.insert(DhcpOption::DomainSearch(names));
+        }
+        self.boot(options);
+    }
+
+    /// What only some guests are told, since their objects ask for it.
+    fn boot(&self, options: &mut dhcproto::v4::DhcpOptions) {
+        let told = &self.told;
+        if let Some(file) = &told.boot_file {
+            options.insert(DhcpOption::BootfileName(file.clone().into_bytes()));
+        }
+        if let Some(server) = &told.tftp_server {
+            options.insert(DhcpOption::TFTPServerName(server.clone().into_bytes()));
+        }
+        if !told.ntp_servers.is_empty() {
+            options.insert(DhcpOption::NtpServers(told.ntp_servers.clone()));
+        }
+        for (code, text) in &told.others {
+            let option = UnknownOption::new(OptionCode::from(*code), text.clone().into_bytes());
+            options.insert(DhcpOption::Unknown(option));
+        }
     }
 }
 
@@ -191,7 +218,39 @@ mod tests {
             hostname: "web".into(),
             domains: vec!["default.vm.croft.internal".into()],
             mtu: 1500,
+            told: Told::default(),
         }
+    }
+
+    #[test]
+    fn guests_are_told_what_their_objects_ask_for() {
+        let told = Told {
+            boot_file: Some("pxelinux.0".into()),
+            tftp_server: Some("tftp.example".into()),
+            ntp_servers: vec![Ipv4Addr::new(10, 0, 0, 9)],
+            others: vec![(240, "private".into())],
+            resolvers: vec![Ipv4Addr::new(10, 0, 0, 8)],
+            ..Told::default()
+        };
+        let resolvers = |offer: &Offer| {
+            let reply = answer(&request(MessageType::Discover, vec![]), offer).unwrap().message;
+            // Through the wire, as the guest has it.
+            let bytes = dhcproto::Encodable::to_vec(&reply).unwrap();
+            let reply: Message = dhcproto::Decodable::from_bytes(&bytes).unwrap();
+            let found = reply.opts().get(OptionCode::DomainNameServer).cloned();
+            (reply, found)
+        };
+        let (reply, found) = resolvers(&Offer { told: told.clone(), ..offer() });
+        assert_eq!(found, Some(DhcpOption::DomainNameServer(vec![GATEWAY, Ipv4Addr::new(10, 0, 0, 8)])));
+        let option = |code: u8| reply.opts().get(OptionCode::from(code)).cloned();
+        assert_eq!(option(67), Some(DhcpOption::BootfileName(b"pxelinux.0".to_vec())));
+        assert_eq!(option(66), Some(DhcpOption::TFTPServerName(b"tftp.example".to_vec())));
+        assert_eq!(option(42), Some(DhcpOption::NtpServers(vec![Ipv4Addr::new(10, 0, 0, 9)])));
+        let private = UnknownOption::new(OptionCode::from(240), b"private".to_vec());
+        assert_eq!(option(240), Some(DhcpOption::Unknown(private)));
+        let alone = Told { is_without_host_names: true, ..told };
+        let (_, found) = resolvers(&Offer { told: alone, domains: Vec::new(), ..offer() });
+        assert_eq!(found, Some(DhcpOption::DomainNameServer(vec![Ipv4Addr::new(10, 0, 0, 8)])));
     }
 
     fn request(kind: MessageType, options: Vec<DhcpOption>) -> Message {

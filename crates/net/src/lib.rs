@@ -34,5 +34,5 @@ pub use self::error::NetError;
 pub use self::firewall::FirewallError;
 pub use self::host::{Config, Host, Tap};
 pub use self::mac::{BadMac, Mac};
-pub use self::nic::{Attachment, HostPort, Nic, Port, Protocol};
+pub use self::nic::{Attachment, HostPort, Nic, Port, Protocol, Told};
 pub use self::subnet::{Subnet, SubnetError};

@@ -1,5 +1,7 @@
 //! What is known of one network interface of one guest.
 
+use std::net::Ipv4Addr;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -17,6 +19,26 @@ pub struct Nic {
     pub attachment: Attachment,
     /// Queues that the guest's driver may use; 1 unless it asked for more.
     pub queues: u16,
+    /// Told to guests of the default network; others have their own server.
+    #[serde(default)]
+    pub told: Told,
+}
+
+/// What a guest is told by DHCP beside its addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    pub boot_file: Option<String>,
+    pub tftp_server: Option<String>,
+    pub ntp_servers: Vec<Ipv4Addr>,
+    /// By their codes, of which 224 to 254 are for private use.
+    pub others: Vec<(u8, String)>,
+    /// Asked after the host's own resolver, or in its stead.
+    pub resolvers: Vec<Ipv4Addr>,
+    /// Where names are looked for besides, or instead of the host's own domains.
+    pub domains: Vec<String>,
+    /// Neither the host's resolver nor its domains.
+    pub is_without_host_names: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

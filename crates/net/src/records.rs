@@ -295,6 +295,7 @@ mod tests {
             mac: Mac([2, 0, 0, 0, 0, last]),
             attachment: Attachment::Nat { ports: vec![], host_ports: vec![] },
             queues: 1,
+            told: crate::Told::default(),
         }
     }
 

@@ -42,7 +42,7 @@ const FILTER: [FilterStep; 8] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) prefix: Ipv6Net,
-    pub(crate) resolver: Ipv6Addr,
+    pub(crate) resolver: Option<Ipv6Addr>,
     pub(crate) domains: Vec<String>,
     pub(crate) mtu: u32,
     pub(crate) router_mac: Mac,
@@ -67,13 +67,17 @@ impl Advertisement {
         message.extend(prefix_lifetime.to_be_bytes());
         message.extend([0; 4]);
         message.extend(self.prefix.network().octets());
-        message.extend([25, 3, 0, 0]);
-        message.extend(prefix_lifetime.to_be_bytes());
-        message.extend(self.resolver.octets());
+        if let Some(resolver) = self.resolver {
+            message.extend([25, 3, 0, 0]);
+            message.extend(prefix_lifetime.to_be_bytes());
+            message.extend(resolver.octets());
+        }
         let search = self.search_list();
-        message.extend([31, u8::try_from(1 + search.len() / 8).ok()?, 0, 0]);
-        message.extend(prefix_lifetime.to_be_bytes());
-        message.extend(search);
+        if !search.is_empty() {
+            message.extend([31, u8::try_from(1 + search.len() / 8).ok()?, 0, 0]);
+            message.extend(prefix_lifetime.to_be_bytes());
+            message.extend(search);
+        }
         packet::icmp6(ROUTER, ALL_NODES, message)
     }
 
@@ -150,7 +154,7 @@ mod tests {
     fn an_advertisement_says_all_that_a_guest_needs() {
         let advertisement = Advertisement {
             prefix: "fd00:1:2:3::/64".parse().unwrap(),
-            resolver: "fd00:1:2::1".parse().unwrap(),
+            resolver: Some("fd00:1:2::1".parse().unwrap()),
             domains: vec!["default.vm.croft.internal".into(), "vm.croft.internal".into()],
             mtu: 1500,
             router_mac: Mac([2, 0, 0, 0, 0, 9]),

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use croft_api::kubevirt::{Interface, Network, VirtualMachineInstance};
-use croft_net::{Attachment, HostPort, Mac, Nic, Port, Protocol};
+use croft_net::{Attachment, HostPort, Mac, Nic, Port, Protocol, Told};
 use croft_qemu::spec::{self, PortForward};
 
 use crate::vm::host::{Lacking, NicWanted};
@@ -53,6 +53,24 @@ pub(super) fn nic(wanted: &NicWanted<'_>, attachment: Attachment) -> Nic {
         mac: Mac(wanted.mac),
         attachment,
         queues: wanted.queues,
+        told: told(wanted.vmi, wanted.interface),
+    }
+}
+
+/// What the guest is to be told by DHCP. Admission has seen to it that it can be.
+fn told(vmi: &VirtualMachineInstance, interface: &Interface) -> Told {
+    let dns = vmi.spec.dns_config.clone().unwrap_or_default();
+    let addresses = |list: Vec<String>| list.iter().filter_map(|address| address.parse().ok()).collect();
+    let options = interface.dhcp_options.clone().unwrap_or_default();
+    let private = options.private_options.into_iter();
+    Told {
+        boot_file: options.boot_file_name.filter(|name| !name.is_empty()),
+        tftp_server: options.tftp_server_name.filter(|name| !name.is_empty()),
+        ntp_servers: addresses(options.ntp_servers),
+        others: private.filter_map(|option| Some((u8::try_from(option.option).ok()?, option.value))).collect(),
+        resolvers: addresses(dns.nameservers.unwrap_or_default()),
+        domains: dns.searches.unwrap_or_default(),
+        is_without_host_names: vmi.spec.dns_policy.as_deref() == Some("None"),
     }
 }
 

@@ -136,6 +136,7 @@ mod tests {
             mac: Mac([2, 0, 0, 0, 0, 1]),
             attachment,
             queues: 1,
+            told: crate::Told::default(),
         }
     }
 

@@ -18,6 +18,7 @@ use super::directory::Names;
 use crate::error::NetError;
 use crate::firewall::{Listener, Netfilter};
 use crate::links::Link;
+use crate::nic::Nic;
 use crate::router::{Advertisement, Router};
 use crate::{Mac, dhcp, dns, sysctl};
 
@@ -94,8 +95,9 @@ impl Inner {
             address: self.subnet.address4(index),
             mask: self.subnet.v4.netmask(),
             gateway: self.subnet.gateway4(),
-            domains: dns::search_domains(&plugged.nic.namespace),
+            domains: domains(&plugged.nic),
             hostname: plugged.nic.hostname,
+            told: plugged.nic.told,
             // At most 1500.
             mtu: u16::try_from(self.mtu).unwrap_or(u16::MAX),
         })
@@ -105,8 +107,8 @@ impl Inner {
         let (plugged, index) = self.nat_guest(mac)?;
         Some(Advertisement {
             prefix: self.subnet.prefix6(index),
-            resolver: self.subnet.gateway6(),
-            domains: dns::search_domains(&plugged.nic.namespace),
+            resolver: (!plugged.nic.told.is_without_host_names).then(|| self.subnet.gateway6()),
+            domains: domains(&plugged.nic),
             mtu: self.mtu,
             router_mac: self.router_mac,
         })
@@ -231,4 +233,13 @@ impl Ears {
             }
         }
     }
+}
+
+/// Where a guest looks for names.
+fn domains(nic: &Nic) -> Vec<String> {
+    let told = nic.told.domains.iter().cloned();
+    if nic.told.is_without_host_names {
+        return told.collect();
+    }
+    dns::search_domains(&nic.namespace).into_iter().chain(told).collect()
 }

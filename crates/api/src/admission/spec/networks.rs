@@ -10,6 +10,7 @@ use crate::admission::denial::{Denial, below};
 use crate::kubevirt::{Interface, Network, VirtualMachineInstanceSpec};
 
 const MODELS: &[&str] = &["virtio", "e1000", "e1000e", "rtl8139", "pcnet", "ne2k_pci"];
+const LONGEST_OPTION: usize = 255;
 /// The address of the gateway that masqueraded guests see.
 const RESERVED_MAC: &str = "02:00:00:00:00:00";
 
@@ -164,6 +165,15 @@ fn fields(denial: &mut Denial, at: &FieldPath, interface: &Interface) {
         if !(224..=254).contains(&option.option) {
             let message = "provided DHCPPrivateOptions are out of range, must be in range 224 to 254";
             denial.invalid(at, message);
+        }
+    }
+    let named = [("bootFileName", &options.boot_file_name), ("tftpServerName", &options.tftp_server_name)];
+    let named = named.into_iter().map(|(name, value)| (name, text(value.as_ref())));
+    let private = options.private_options.iter().map(|option| ("privateOptions", option.value.as_str()));
+    for (name, value) in named.chain(private) {
+        if value.len() > LONGEST_OPTION {
+            let field = below(at, "dhcpOptions").child(name);
+            denial.invalid(&field, format!("{field}: a DHCP option has at most {LONGEST_OPTION} bytes"));
         }
     }
     for (index, server) in options.ntp_servers.iter().enumerate() {

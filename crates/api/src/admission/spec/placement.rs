@@ -48,8 +48,38 @@ pub(super) fn check(denial: &mut Denial, at: &FieldPath, spec: &VirtualMachineIn
         let field = below(at, "dnsPolicy");
         denial.invalid(&field, format!("DNSPolicy: {policy} is not supported, valid values: [ClusterFirstWithHostNet ClusterFirst Default None ]"));
     }
+    resolver(denial, at, spec);
     if !matches!(text(spec.architecture.as_ref()), "" | "amd64" | "arm64") {
         let field = below(at, "architecture");
         denial.invalid(&field, format!("unsupported architecture: {}", text(spec.architecture.as_ref())));
+    }
+}
+
+/// What the guest's DHCP client can be told of names.
+fn resolver(denial: &mut Denial, at: &FieldPath, spec: &VirtualMachineInstanceSpec) {
+    let own = below(at, "dnsConfig");
+    let config = spec.dns_config.clone().unwrap_or_default();
+    let servers = config.nameservers.unwrap_or_default();
+    if text(spec.dns_policy.as_ref()) == "None" && servers.is_empty() {
+        let field = own.child("nameservers");
+        denial.required(&field, format!("must provide at least one DNS nameserver when `dnsPolicy` is None: {field}"));
+    }
+    for (index, server) in servers.iter().enumerate() {
+        if server.parse::<std::net::Ipv4Addr>().is_err() {
+            let field = own.child("nameservers").index(index);
+            denial
+                .invalid(&field, format!("{field}: {server:?} is not an IPv4 address, which is what guests are told"));
+        }
+    }
+    for (index, domain) in config.searches.unwrap_or_default().iter().enumerate() {
+        let wrong = names::is_dns1123_subdomain(domain.trim_end_matches('.'));
+        if !wrong.is_empty() {
+            let field = own.child("searches").index(index);
+            denial.invalid(&field, format!("{field}: {}", wrong.join(", ")));
+        }
+    }
+    if config.options.is_some_and(|options| !options.is_empty()) {
+        let field = own.child("options");
+        denial.not_supported(&field, format!("{field}: a guest's resolver has its own options; set them in the guest"));
     }
 }

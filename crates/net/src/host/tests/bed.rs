@@ -162,6 +162,7 @@ pub(super) fn nic(vm_name: &str, number: u8, attachment: Attachment) -> Nic {
         mac: Mac([2, 0, 0, 0, 0, number]),
         attachment,
         queues: 1,
+        told: crate::Told::default(),
     }
 }
 
