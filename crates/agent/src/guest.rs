@@ -8,6 +8,7 @@ pub(crate) mod answers;
 mod credentials;
 mod facts;
 mod follow;
+mod support;
 
 use std::collections::BTreeMap;
 use std::fmt;

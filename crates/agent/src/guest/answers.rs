@@ -49,6 +49,12 @@ struct Timezone {
     offset: i64,
 }
 
+/// What the agent can be asked.
+pub(super) async fn commands(agent: &Agent) -> Result<Vec<String>, AgentError> {
+    let info: AgentInfo = agent.execute("guest-info", json!({}), COMMAND_TIMEOUT).await?;
+    Ok(info.supported_commands.into_iter().filter(|command| command.enabled).map(|command| command.name).collect())
+}
+
 /// Everything at once. An agent that cannot answer one question is asked the others all the same.
 pub(crate) async fn guest_info(agent: &Agent) -> Result<GuestInfo, AgentError> {
     let info: AgentInfo = agent.execute("guest-info", json!({}), COMMAND_TIMEOUT).await?;

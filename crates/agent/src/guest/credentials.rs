@@ -1,11 +1,13 @@
 //! Keys and passwords that the guest's agent puts into the guest, and keeps as the Secrets say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use croft_api::kubevirt::{AccessCredential, VirtualMachineInstance};
 use croft_qemu::qga::Agent;
-use croft_reconcile::failure;
+use croft_reconcile::{Event, Object, Source, failure, watch as follow};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream, SelectAll};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -16,6 +18,8 @@ pub(crate) struct Credentials {
     object: watch::Receiver<Arc<VirtualMachineInstance>>,
     /// What the guest has by now.
     applied: Option<Wanted>,
+    /// What happens to the Secrets; without any, nothing does.
+    secrets: SelectAll<BoxStream<'static, Event<Object>>>,
 }
 
 /// Keys and passwords by the names of users.
@@ -27,7 +31,19 @@ struct Wanted {
 
 impl Credentials {
     pub(crate) fn new(client: Option<Client>, object: watch::Receiver<Arc<VirtualMachineInstance>>) -> Self {
-        Self { client, object, applied: None }
+        let secrets = client.iter().flat_map(|client| follow_secrets(client, &object.borrow())).collect();
+        Self { client, object, applied: None, secrets: stream::select_all::<Vec<_>>(secrets) }
+    }
+
+    /// Comes back when a Secret that the guest is given something of has changed.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            match self.secrets.next().await {
+                Some(Event::Applied(_) | Event::Deleted(_)) => return,
+                Some(Event::Restarted | Event::Synced) => {}
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// A guest that comes anew, from a restart perhaps, is given everything again.
@@ -52,6 +68,21 @@ impl Credentials {
         };
         Some(outcome)
     }
+}
+
+/// One watch for each Secret: a node has few guests that are given something, and clusters have many Secrets.
+fn follow_secrets(client: &Client, vmi: &VirtualMachineInstance) -> Vec<BoxStream<'static, Event<Object>>> {
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
+    let credentials = vmi.spec.access_credentials.iter().filter(|one| is_for_agent(one));
+    let of_key = |one: &AccessCredential| one.ssh_public_key.as_ref()?.source.secret.clone();
+    let of_password = |one: &AccessCredential| one.user_password.as_ref()?.source.secret.clone();
+    let names = credentials.flat_map(|one| [of_key(one), of_password(one)]).flatten().map(|source| source.secret_name);
+    let names: BTreeSet<String> = names.collect();
+    let follow_one = |name: String| {
+        let fields = Some(format!("metadata.namespace={namespace},metadata.name={name}"));
+        follow(client.clone(), Source { fields, ..Source::of::<Secret>() })
+    };
+    names.into_iter().map(|name| follow_one(name) as BoxStream<'static, _>).collect()
 }
 
 fn is_for_agent(credential: &AccessCredential) -> bool {

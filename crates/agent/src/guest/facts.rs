@@ -26,6 +26,8 @@ pub struct Facts {
     /// Whether the agent's channel has been looked at. Until then nothing here is news.
     pub is_known: bool,
     pub is_agent_connected: bool,
+    /// What the agent cannot do and should.
+    pub agent_lack: Option<&'static str>,
     pub os: Option<OsInfo>,
     pub interfaces: Vec<Interface>,
     /// Only while they are frozen.
@@ -71,7 +73,11 @@ impl Facts {
         let credentials = self.credentials.as_ref().map(|outcome| {
             condition(condition::ACCESS_CREDENTIALS_SYNCHRONIZED, outcome.is_ok(), outcome.as_ref().err())
         });
-        connected.into_iter().chain(credentials).collect()
+        let unsupported = self.agent_lack.filter(|_| self.is_agent_connected).map(|reason| {
+            let reason = Some(reason.to_owned());
+            VirtualMachineInstanceCondition { reason, ..condition(condition::AGENT_VERSION_NOT_SUPPORTED, true, None) }
+        });
+        connected.into_iter().chain(unsupported).chain(credentials).collect()
     }
 
     /// One for each lease, with what the guest says of it; then those that only the guest knows.
@@ -213,6 +219,9 @@ mod tests {
             ]
         );
         assert_eq!(Facts::default().told(&[]).conditions, []);
+        let old = Facts { is_agent_connected: true, agent_lack: Some("too old"), ..Facts::default() };
+        let shown: Vec<_> = old.told(&[]).conditions.into_iter().map(|c| (c.type_, c.status, c.reason)).collect();
+        assert_eq!(shown[1], ("AgentVersionNotSupported".into(), "True".into(), Some("too old".into())));
     }
 
     #[test]

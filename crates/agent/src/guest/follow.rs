@@ -12,8 +12,8 @@ use croft_qemu::qmp::{Event, EventError, Events, Qmp, QmpError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::Guest;
 use super::credentials::Credentials;
+use super::{Guest, answers, support};
 
 /// The channel's name in QEMU, and its device's.
 const CHANNEL: &str = "agent";
@@ -83,8 +83,10 @@ async fn poll(guest: &Guest, agent: &Agent, credentials: &mut Credentials) {
                 }
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+            () = credentials.changed() => {}
+        }
     }
 }
 
@@ -93,9 +95,12 @@ async fn ask(guest: &Guest, agent: &Agent) -> Result<(), AgentError> {
     let interfaces = known(agent.network_interfaces().await)?;
     let os = known(agent.os_info().await)?;
     let freeze = known(agent.freeze_status().await)?;
+    let commands = known(answers::commands(agent).await)?;
+    let lack = commands.and_then(|commands| support::lack(&commands, &guest.machine.as_ref()?.object().spec));
     guest.learn(|facts| {
         facts.is_known = true;
         facts.is_agent_connected = true;
+        facts.agent_lack = lack;
         facts.interfaces = interfaces.unwrap_or_default();
         facts.os = os;
         facts.is_frozen = freeze == Some(FreezeStatus::Frozen);
