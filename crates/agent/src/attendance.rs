@@ -30,7 +30,7 @@ impl Attendance for Attendants {
     fn arrive<'a>(&'a self, machine: &'a Arc<Running>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // A machine without a serial port has no socket for it.
-            let console = Console::open(&machine.console_socket(), &machine.console_log()).await.ok();
+            let console = Console::open(&machine.console_socket(), machine.console_log().as_deref()).await.ok();
             let guest = self.guests.arrive(Guest::new(Introduction {
                 namespace: machine.namespace.clone(),
                 name: machine.name.clone(),

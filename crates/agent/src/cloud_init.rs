@@ -14,6 +14,24 @@ pub(crate) struct Seed {
     pub uuid: String,
     pub public_keys: Vec<String>,
     pub instance_type: Option<String>,
+    pub tagged: Vec<Tagged>,
+}
+
+/// A device that its owner gave a role; the guest finds it by what both can see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tagged {
+    Disk { serial: String, tag: String },
+    Nic { mac: String, tag: String },
+}
+
+impl Tagged {
+    /// As OpenStack writes it.
+    fn shown(&self) -> Value {
+        match self {
+            Tagged::Disk { serial, tag } => json!({ "type": "disk", "serial": serial, "tags": [tag] }),
+            Tagged::Nic { mac, tag } => json!({ "type": "nic", "mac": mac, "tags": [tag] }),
+        }
+    }
 }
 
 impl std::fmt::Debug for Seed {
@@ -61,6 +79,9 @@ impl Layout {
         if let Some(name) = &seed.instance_type {
             meta[type_name] = json!(name);
         }
+        if self == Layout::ConfigDrive && !seed.tagged.is_empty() {
+            meta["devices"] = seed.tagged.iter().map(Tagged::shown).collect();
+        }
         let [meta_path, user_path, network_path] = paths.map(str::to_owned);
         let mut files = vec![(meta_path, meta.to_string().into_bytes()), (user_path, seed.user_data.clone())];
         if let Some(network) = &seed.network_data {
@@ -91,6 +112,10 @@ mod tests {
             uuid: "u-1".into(),
             public_keys: vec!["ssh-ed25519 A".into(), "ssh-ed25519 B".into()],
             instance_type: None,
+            tagged: vec![
+                Tagged::Disk { serial: "s-1".into(), tag: "logs".into() },
+                Tagged::Nic { mac: "02:00:00:00:00:01".into(), tag: "backup".into() },
+            ],
         }
     }
 
@@ -109,6 +134,8 @@ mod tests {
         let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["openstack/latest/meta_data.json", "openstack/latest/user_data"]);
         let meta: Value = serde_json::from_slice(&files[0].1).unwrap();
+        assert_eq!(meta["devices"][0], json!({ "type": "disk", "serial": "s-1", "tags": ["logs"] }));
+        assert_eq!(meta["devices"][1], json!({ "type": "nic", "mac": "02:00:00:00:00:01", "tags": ["backup"] }));
         assert_eq!((&meta["uuid"], &meta["hostname"]), (&json!("u-1"), &json!("web")));
     }
 

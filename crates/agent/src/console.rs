@@ -32,7 +32,7 @@ const RECONNECT: Duration = Duration::from_millis(200);
 pub struct Console {
     shared: Arc<Mutex<Shared>>,
     typed: mpsc::Sender<Bytes>,
-    log: PathBuf,
+    log: Option<PathBuf>,
     _running: DropGuard,
 }
 
@@ -52,8 +52,9 @@ pub(crate) struct Session {
 }
 
 impl Console {
-    /// Connects to the serial port's socket, which must be listening already, and reads it from now on.
-    pub async fn open(socket: &Path, log: &Path) -> std::io::Result<Self> {
+    /// Connects to the serial port's socket, which must be listening already, and reads it from now on. Without a log
+    /// nothing of what it says is kept on disk.
+    pub async fn open(socket: &Path, log: Option<&Path>) -> std::io::Result<Self> {
         let stream = UnixStream::connect(socket).await?;
         let shared = Arc::<Mutex<Shared>>::default();
         let (typed, queue) = mpsc::channel(TYPED);
@@ -65,7 +66,7 @@ impl Console {
             stop.run_until_cancelled(port.serve(stream, queue)).await;
             shared.lock().end();
         });
-        Ok(Self { shared, typed, log: log.to_owned(), _running: running.drop_guard() })
+        Ok(Self { shared, typed, log: log.map(Path::to_owned), _running: running.drop_guard() })
     }
 
     /// Begins a session with what was said last; the one before it ends.
@@ -89,8 +90,9 @@ impl Console {
 
     /// All that is still known of what was said.
     pub(crate) async fn log(&self) -> Vec<u8> {
-        let mut all = tokio::fs::read(older(&self.log)).await.unwrap_or_default();
-        all.extend(tokio::fs::read(&self.log).await.unwrap_or_default());
+        let Some(log) = &self.log else { return Vec::new() };
+        let mut all = tokio::fs::read(older(log)).await.unwrap_or_default();
+        all.extend(tokio::fs::read(log).await.unwrap_or_default());
         all
     }
 }
@@ -193,6 +195,7 @@ impl Session {
 }
 
 /// The last of what was said, on disk. A log that cannot be written does not stop the console.
+#[derive(Default)]
 struct Log {
     path: PathBuf,
     file: Option<File>,
@@ -200,7 +203,8 @@ struct Log {
 }
 
 impl Log {
-    async fn open(path: &Path) -> Self {
+    async fn open(path: Option<&Path>) -> Self {
+        let Some(path) = path else { return Self::default() };
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).await.ok();
         let length = match &file {
             Some(file) => file.metadata().await.map_or(0, |metadata| metadata.len()),
@@ -214,7 +218,7 @@ impl Log {
         if self.length > 0 && self.length.saturating_add(length) > LOG_FILE {
             self.file = None;
             if tokio::fs::rename(&self.path, older(&self.path)).await.is_ok() {
-                *self = Self::open(&self.path).await;
+                *self = Self::open(Some(&self.path.clone())).await;
             }
         }
         let Some(file) = &mut self.file else { return };
@@ -248,7 +252,7 @@ mod tests {
         }
 
         async fn open(&self) -> (Console, UnixStream) {
-            let console = Console::open(&self.dir.path().join("serial"), &self.log()).await.unwrap();
+            let console = Console::open(&self.dir.path().join("serial"), Some(&self.log())).await.unwrap();
             (console, self.listener.accept().await.unwrap().0)
         }
 

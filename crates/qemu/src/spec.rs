@@ -104,6 +104,8 @@ pub struct Machine {
     pub is_reboot_power_off: bool,
     /// Without it the guest cannot be asked to shut down.
     pub has_acpi: bool,
+    /// System management mode; firmware with Secure Boot needs it.
+    pub has_smm: bool,
     /// Waits for a migration to come in instead of booting.
     pub is_incoming: bool,
     /// Descriptors that QEMU is started with, and the set that each belongs to: see [`Source::FdSet`].
@@ -145,6 +147,7 @@ impl Machine {
             on_power_off: OnPowerOff::Stay,
             is_reboot_power_off: false,
             has_acpi: true,
+            has_smm: true,
             is_incoming: false,
             fd_sets: Vec::new(),
         }
@@ -301,6 +304,8 @@ pub struct HyperV {
     pub frequencies: bool,
     pub reenlightenment: bool,
     pub tlbflush: bool,
+    pub tlbflush_direct: bool,
+    pub tlbflush_extended: bool,
     pub ipi: bool,
     pub evmcs: bool,
     /// The reference clock.

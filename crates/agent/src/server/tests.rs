@@ -126,7 +126,7 @@ impl Fixture {
             confinement: &Confinement::default(),
         };
         let (process, qmp, _) = Process::start(launch).await.unwrap();
-        let console = Console::open(&console, &home.join("console.log")).await.unwrap();
+        let console = Console::open(&console, Some(&home.join("console.log"))).await.unwrap();
         let guest = self.guests.arrive(Guest::new(Introduction {
             namespace: "ns".to_owned(),
             name: "vm".to_owned(),

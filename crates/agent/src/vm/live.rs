@@ -125,6 +125,12 @@ impl<'a> Live<'a> {
                 return Some(self.disconnected(&message).await);
             }
         };
+        if status == "prelaunch" {
+            if let Some(message) = self.missing_features(&vmi).await {
+                return Some(self.give_up("FailedStart", &message).await);
+            }
+            self.open_trays(&vmi).await;
+        }
         if status == "prelaunch" && !wants_pause {
             if let Err(error) = self.qmp.cont().await {
                 let message = Chain(&error).to_string();

@@ -130,9 +130,10 @@ impl Running {
         self.dir.join(CONSOLE_SOCKET)
     }
 
-    /// Where what the guest says on its serial console is kept.
-    pub(crate) fn console_log(&self) -> PathBuf {
-        self.dir.join("console.log")
+    /// Where what the guest says on its serial console is kept, unless its owner does not want that.
+    pub(crate) fn console_log(&self) -> Option<PathBuf> {
+        let is_wanted = self.object.borrow().spec.domain.devices.log_serial_console != Some(false);
+        is_wanted.then(|| self.dir.join("console.log"))
     }
 
     pub(crate) fn has_display(&self) -> bool {

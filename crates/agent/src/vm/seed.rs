@@ -15,8 +15,8 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 
 use super::host::Lacking;
-use super::machine::machine_uuid;
-use crate::cloud_init::{Layout, Seed, hostname};
+use super::machine::{interface_mac, machine_uuid};
+use crate::cloud_init::{Layout, Seed, Tagged, hostname};
 use crate::iso;
 
 /// How long a service account's token on a CD is good for: nobody renews it there.
@@ -124,6 +124,7 @@ impl Reader<'_> {
             uuid: machine_uuid(vmi).to_string(),
             public_keys: self.public_keys(vmi, layout).await?,
             instance_type: annotation(ANNOTATION_INSTANCETYPE).or_else(|| annotation(ANNOTATION_CLUSTER_INSTANCETYPE)),
+            tagged: tagged(vmi),
         })
     }
 
@@ -200,6 +201,21 @@ impl Reader<'_> {
         files.extend(authority.remove("ca.crt").map(|content| ("ca.crt".to_owned(), content)));
         Ok(files)
     }
+}
+
+/// Disks and interfaces that have a tag.
+fn tagged(vmi: &VirtualMachineInstance) -> Vec<Tagged> {
+    let devices = &vmi.spec.domain.devices;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let disks = devices
+        .disks
+        .iter()
+        .filter_map(|disk| Some(Tagged::Disk { serial: given(&disk.serial)?, tag: given(&disk.tag)? }));
+    let nics = devices.interfaces.iter().filter_map(|interface| {
+        let mac = interface_mac(vmi, interface).ok()?.to_string();
+        Some(Tagged::Nic { mac, tag: given(&interface.tag)? })
+    });
+    disks.chain(nics).collect()
 }
 
 fn either(files: &mut Files, names: [&str; 2]) -> Option<Vec<u8>> {

@@ -45,12 +45,16 @@ fn board(args: &mut Arguments, machine: &Machine) -> Result<(), SpecError> {
     if !machine.has_acpi {
         pairs.push(("acpi", "off"));
     }
-    if let Firmware::Uefi { has_secure_boot, .. } = machine.firmware {
+    let has_secure_boot = matches!(machine.firmware, Firmware::Uefi { has_secure_boot: true, .. });
+    if matches!(machine.firmware, Firmware::Uefi { .. }) {
         pairs.extend([("pflash0", "pflash0"), ("pflash1", "pflash1")]);
-        if has_secure_boot {
-            // The variables are written in a mode that the guest's kernel cannot enter.
-            pairs.push(("smm", "on"));
-        }
+    }
+    match (has_secure_boot, machine.has_smm) {
+        // The variables are written in a mode that the guest's kernel cannot enter.
+        (true, true) => pairs.push(("smm", "on")),
+        (true, false) => return Err(SpecError::Impossible("Secure Boot without system management mode".into())),
+        (false, true) => {}
+        (false, false) => pairs.push(("smm", "off")),
     }
     args.option("-machine", &pairs)
 }
@@ -98,6 +102,8 @@ fn hyperv(words: &mut Vec<String>, flags: &HyperV) -> Result<(), SpecError> {
         ("hv-frequencies", flags.frequencies),
         ("hv-reenlightenment", flags.reenlightenment),
         ("hv-tlbflush", flags.tlbflush),
+        ("hv-tlbflush-direct", flags.tlbflush_direct),
+        ("hv-tlbflush-ext", flags.tlbflush_extended),
         ("hv-ipi", flags.ipi),
         ("hv-evmcs", flags.evmcs),
         ("hv-time", flags.time),

@@ -181,6 +181,12 @@ impl Qmp {
         self.execute("query-cpus-fast", json!({})).await
     }
 
+    /// What the CPUs were to have and the host cannot give them, by QEMU's names.
+    pub async fn missing_cpu_features(&self) -> Result<Vec<String>, QmpError> {
+        let Some(cpu) = self.cpus().await?.into_iter().next() else { return Ok(Vec::new()) };
+        self.execute("qom-get", json!({ "path": cpu.qom_path, "property": "unavailable-features" })).await
+    }
+
     /// The CPUs that could be plugged, as `device_add` wants them described.
     pub async fn hotpluggable_cpus(&self) -> Result<Vec<Value>, QmpError> {
         self.execute("query-hotpluggable-cpus", json!({})).await

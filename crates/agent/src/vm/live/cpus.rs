@@ -11,6 +11,22 @@ use super::Live;
 const MEMORY_UNIT: u64 = 128 << 20;
 
 impl Live<'_> {
+    /// QEMU leaves out what the host lacks; a guest that must have it is not started without.
+    pub(super) async fn missing_features(&self, vmi: &VirtualMachineInstance) -> Option<String> {
+        let cpu = vmi.spec.domain.cpu.as_ref()?;
+        let is_required = |policy: Option<&str>| matches!(policy.unwrap_or_default(), "" | "require" | "force");
+        let required = cpu.features.iter().filter(|feature| is_required(feature.policy.as_deref()));
+        let required: Vec<&str> = required.map(|feature| feature.name.as_str()).collect();
+        if required.is_empty() {
+            return None;
+        }
+        // One that cannot be asked does not live; its end is noticed elsewhere.
+        let missing = self.qmp.missing_cpu_features().await.ok()?;
+        let missing: Vec<&str> = required.into_iter().filter(|name| missing.iter().any(|one| one == name)).collect();
+        (!missing.is_empty())
+            .then(|| format!("domain.cpu.features: this node's processors do not have {}", missing.join(", ")))
+    }
+
     pub(super) async fn reconcile_processors(&mut self, vmi: &VirtualMachineInstance) -> Option<String> {
         let (wanted, has) = (machine::sockets(&vmi.spec), self.view.sockets?);
         if wanted <= has {

@@ -58,6 +58,17 @@ impl Live<'_> {
         problems
     }
 
+    /// Drives that the guest is to find open. It closes them itself, as a person would push the tray in.
+    pub(super) async fn open_trays(&self, vmi: &VirtualMachineInstance) {
+        let is_open = |disk: &&DiskSpec| disk.cdrom.as_ref().is_some_and(|cdrom| cdrom.tray.as_deref() == Some("open"));
+        for disk in vmi.spec.domain.devices.disks.iter().filter(is_open) {
+            if let Err(error) = self.qmp.open_tray(disk_id(&disk.name).as_str(), true).await {
+                let message = format!("disk {}: its tray could not be opened: {}", disk.name, Chain(&error));
+                self.actor.events.warning(vmi, "SyncFailed", &message);
+            }
+        }
+    }
+
     /// Asks the guest to let go of what its object does not have any more.
     async fn unplug_disks(&mut self, vmi: &VirtualMachineInstance, devices: &[String], problems: &mut Vec<String>) {
         let is_wanted = |id: &str| {

@@ -21,6 +21,7 @@ pub(super) fn apply(
         return refuse("domain.features.apic: the interrupt controller cannot be taken away");
     }
     let has_smm = features.smm.as_ref().is_none_or(|smm| smm.enabled != Some(false));
+    machine.has_smm = has_smm;
     if !has_smm && system::has_secure_boot(machine) {
         return refuse("domain.features.smm: Secure Boot needs system management mode");
     }
@@ -31,8 +32,18 @@ pub(super) fn apply(
         features.hyperv_passthrough.as_ref().is_some_and(|passthrough| passthrough.enabled != Some(false));
     let timer = spec.domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());
     machine.hyperv.time = timer.and_then(|timer| timer.hyperv.as_ref()).is_some_and(|one| one.present != Some(false));
-    if accel != Accel::Kvm && machine.hyperv != HyperV::default() {
+    if accel == Accel::Kvm {
+        return Ok(());
+    }
+    if machine.hyperv != HyperV::default() {
         warnings.push("domain.features.hyperv: this node emulates processors, which have no Hyper-V interface".into());
+    }
+    if is_on(features.pvspinlock.as_ref()) {
+        warnings.push("domain.features.pvspinlock: this node emulates processors, which have no such locks".into());
+    }
+    if features.apic.as_ref().and_then(|apic| apic.end_of_interrupt) == Some(true) {
+        let what = "domain.features.apic.endOfInterrupt";
+        warnings.push(format!("{what}: this node emulates processors, whose interrupts end the ordinary way"));
     }
     Ok(())
 }
@@ -44,6 +55,7 @@ fn is_on(state: Option<&FeatureState>) -> bool {
 fn enlightenments(wanted: &FeatureHyperv) -> HyperV {
     let spinlocks = wanted.spinlocks.as_ref().filter(|spinlocks| spinlocks.enabled != Some(false));
     let vendor = wanted.vendorid.as_ref().filter(|vendor| vendor.enabled != Some(false));
+    let flush = wanted.tlbflush.as_ref().filter(|flush| flush.enabled != Some(false));
     let timer = wanted.synictimer.as_ref().filter(|timer| timer.enabled != Some(false));
     HyperV {
         relaxed: is_on(wanted.relaxed.as_ref()),
@@ -58,7 +70,9 @@ fn enlightenments(wanted: &FeatureHyperv) -> HyperV {
         vendor_id: vendor.and_then(|vendor| vendor.vendorid.clone()),
         frequencies: is_on(wanted.frequencies.as_ref()),
         reenlightenment: is_on(wanted.reenlightenment.as_ref()),
-        tlbflush: wanted.tlbflush.as_ref().is_some_and(|flush| flush.enabled != Some(false)),
+        tlbflush: flush.is_some(),
+        tlbflush_direct: flush.is_some_and(|flush| is_on(flush.direct.as_ref())),
+        tlbflush_extended: flush.is_some_and(|flush| is_on(flush.extended.as_ref())),
         ipi: is_on(wanted.ipi.as_ref()),
         evmcs: is_on(wanted.evmcs.as_ref()),
         ..HyperV::default()

@@ -255,6 +255,10 @@ fn clock(spec: &VirtualMachineInstanceSpec, now: Timestamp) -> Result<Clock, Ref
     if let Some(policy) = timer.pit.and_then(|pit| pit.tick_policy).filter(|policy| policy != "delay") {
         return refuse(format!("domain.clock.timer.pit.tickPolicy: {policy} is not offered, only delay"));
     }
+    let hpet = timer.hpet.as_ref().and_then(|hpet| hpet.tick_policy.as_deref());
+    if let Some(policy) = hpet.filter(|policy| !matches!(*policy, "" | "delay")) {
+        return refuse(format!("domain.clock.timer.hpet.tickPolicy: {policy} is not offered, only delay"));
+    }
     let rtc = timer.rtc.unwrap_or_default();
     let catches_up = match rtc.tick_policy.as_deref() {
         Some("catchup") => true,
