@@ -161,8 +161,7 @@ pub(super) fn add_finalizer(object: &mut Value, name: &str) {
 
 /// What a preference says about fields that have defaults of their own, and about claims, which come before instances.
 fn prefer_early(admission: &mut Admission<'_>) {
-    let namespace = text(admission.object, "metadata.namespace").to_owned();
-    let Some(preference) = preference_of(admission.object, &namespace, admission.lookup) else { return };
+    let Ok(Some(preference)) = matchers::find::<VirtualMachinePreferenceSpec>(admission, "preference") else { return };
     let object = &mut *admission.object;
     if let Some(architecture) = &preference.preferred_architecture {
         default_text(object, "spec.template.spec.architecture", architecture);
@@ -193,50 +192,14 @@ pub(super) fn cluster_config(lookup: &dyn Lookup) -> ClusterConfig {
     config
 }
 
-/// The plural that a matcher names, and the namespace to look in.
-fn matched<'a>(object: &Value, field: &str, namespace: &'a str) -> Option<(&'static str, &'a str, String)> {
-    let matcher = get(object, &format!("spec.{field}"))?;
-    let name = text(matcher, "name").to_owned();
-    let is_cluster = !matches!(
-        text(matcher, "kind").to_lowercase().as_str(),
-        "virtualmachineinstancetype"
-            | "virtualmachineinstancetypes"
-            | "virtualmachinepreference"
-            | "virtualmachinepreferences"
-    );
-    let (plural, namespace) = match (field, is_cluster) {
-        ("instancetype", true) => ("virtualmachineclusterinstancetypes", ""),
-        ("instancetype", false) => ("virtualmachineinstancetypes", namespace),
-        (_, true) => ("virtualmachineclusterpreferences", ""),
-        (_, false) => ("virtualmachinepreferences", namespace),
-    };
-    (!name.is_empty()).then_some((plural, namespace, name))
-}
-
-fn found_spec<T: serde::de::DeserializeOwned>(
-    object: &Value,
-    field: &str,
-    namespace: &str,
-    lookup: &dyn Lookup,
-) -> Option<T> {
-    let (plural, namespace, name) = matched(object, field, namespace)?;
-    let mut found = lookup.get(instancetype::GROUP, plural, namespace, &name)?;
-    serde_json::from_value(found.get_mut("spec")?.take()).ok()
-}
-
-fn preference_of(object: &Value, namespace: &str, lookup: &dyn Lookup) -> Option<VirtualMachinePreferenceSpec> {
-    found_spec(object, "preference", namespace, lookup)
-}
-
 fn check_as_kubevirt(
     vm: &VirtualMachine,
     old: Option<&VirtualMachine>,
     admission: &Admission<'_>,
 ) -> Result<(), ApiError> {
     let namespace = text(admission.object, "metadata.namespace");
-    let found: Option<VirtualMachineInstancetypeSpec> =
-        found_spec(admission.object, "instancetype", namespace, admission.lookup);
-    let preference = preference_of(admission.object, namespace, admission.lookup);
+    let found = matchers::named::<VirtualMachineInstancetypeSpec>(admission, "instancetype")?;
+    let preference = matchers::named::<VirtualMachinePreferenceSpec>(admission, "preference")?;
     let chosen = Chosen { instancetype: found.as_ref(), preference: preference.as_ref() };
     let mut expanded = vm.spec.clone();
     let template = &mut expanded.template;

@@ -1,11 +1,13 @@
 //! `spec.instancetype` and `spec.preference`.
 
 use croft_meta::{ApiError, FieldPath};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::super::Admission;
 use super::super::denial::Denial;
-use super::MUTATOR;
+use super::{MUTATOR, VALIDATOR};
+use crate::instancetype::GROUP;
 use crate::view::{get, text};
 
 pub(super) fn check(admission: &Admission<'_>) -> Result<(), ApiError> {
@@ -51,4 +53,53 @@ fn check_one(denial: &mut Denial, at: &FieldPath, matcher: &Value, kind: &str) {
         let message = format!("Invalid value '{policy}' for InferFromVolumeFailurePolicy");
         denial.invalid(&at.child("inferFromVolumeFailurePolicy"), message);
     }
+}
+
+/// What the machine names, or a denial if that is not there. A machine that is there already may have lost it.
+pub(super) fn named<T: DeserializeOwned>(admission: &Admission<'_>, field: &str) -> Result<Option<T>, ApiError> {
+    let path = format!("spec.{field}");
+    let matcher = get(admission.object, &path);
+    let is_known = admission.old.is_some_and(|old| get(old, &path) == matcher);
+    match find(admission, field) {
+        Err(why) if !is_known => {
+            let mut denial = Denial::by(VALIDATOR);
+            denial.add("FieldValueNotFound", &FieldPath::new(path), format!("Failure to find {field}: {why}"));
+            denial.finish().map(|()| None)
+        }
+        found => Ok(found.unwrap_or_default()),
+    }
+}
+
+/// As the machine was made with it, if that is kept, else as it is now.
+pub(super) fn find<T: DeserializeOwned>(admission: &Admission<'_>, field: &str) -> Result<Option<T>, String> {
+    let Some(matcher) = get(admission.object, &format!("spec.{field}")) else { return Ok(None) };
+    let namespace = text(admission.object, "metadata.namespace");
+    let is_same = admission.old.is_some_and(|old| get(old, &format!("spec.{field}")) == Some(matcher));
+    let kept = admission.old.filter(|_| is_same).unwrap_or(&Value::Null);
+    let kept = text(kept, &format!("status.{field}Ref.controllerRevisionRef.name"));
+    let revision = if kept.is_empty() { text(matcher, "revisionName") } else { kept };
+    let (resource, found) = if revision.is_empty() {
+        let (plural, namespace, name) = matched(matcher, field, namespace)?;
+        (format!("{plural}.{GROUP} {name:?}"), admission.lookup.get(GROUP, &plural, namespace, name))
+    } else {
+        let found = admission.lookup.get("apps", "controllerrevisions", namespace, revision);
+        (format!("controllerrevisions.apps {revision:?}"), found.map(|mut found| found["data"].take()))
+    };
+    let mut found = found.ok_or_else(|| format!("{resource} not found"))?;
+    let unreadable = |error| format!("{resource} cannot be read: {error}");
+    serde_json::from_value(found["spec"].take()).map(Some).map_err(unreadable)
+}
+
+/// The plural that a matcher names, the namespace to look in, and the name.
+fn matched<'a>(matcher: &'a Value, field: &str, namespace: &'a str) -> Result<(String, &'a str, &'a str), String> {
+    let (own, cluster) = (format!("virtualmachine{field}"), format!("virtualmachinecluster{field}"));
+    let kind = text(matcher, "kind").to_lowercase();
+    let kind = kind.trim_end_matches('s');
+    let namespace = match kind {
+        kind if kind == own => namespace,
+        kind if kind.is_empty() || kind == cluster => "",
+        kind => return Err(format!("got unexpected kind in {field} matcher: {kind}")),
+    };
+    let plural = if namespace.is_empty() { cluster } else { own };
+    Ok((format!("{plural}s"), namespace, text(matcher, "name")))
 }

@@ -295,6 +295,14 @@ fn an_instancetype_gives_the_size_and_conflicts_are_refused() {
             .ends_with("VM field(s) spec.template.spec.domain.cpu.cores conflicts with selected instance type"),
         "{error}"
     );
+    for (matcher, why) in [
+        (json!({"name": "none"}), "virtualmachineclusterinstancetypes.instancetype.kubevirt.io \"none\" not found"),
+        (json!({"name": "x", "kind": "Toaster"}), "got unexpected kind in instancetype matcher: toaster"),
+        (json!({"name": "x", "revisionName": "r"}), "controllerrevisions.apps \"r\" not found"),
+    ] {
+        let error = refused(json!({"spec": {"instancetype": matcher}}), &objects);
+        assert!(error.message().ends_with(&format!("Failure to find instancetype: {why}")), "{error}");
+    }
     let error = refused(json!({"spec": {"instancetype": {}}}), &objects);
     assert!(
         error.message().ends_with("Either Name or InferFromVolume should be provided within the InstancetypeMatcher"),
@@ -308,7 +316,13 @@ fn an_instancetype_is_inferred_from_the_labels_of_a_volume() {
         "instancetype.kubevirt.io/default-instancetype": "small",
         "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
     }}});
-    let objects = Objects::default().with("", "persistentvolumeclaims", claim);
+    let small = json!({"metadata": {"name": "small", "namespace": "shop"},
+        "spec": {"cpu": {"guest": 1}, "memory": {"guest": "1Gi"}}});
+    let objects = Objects::default().with("", "persistentvolumeclaims", claim).with(
+        instancetype::GROUP,
+        "virtualmachineinstancetypes",
+        small,
+    );
     let infer = |policy: &str| {
         json!({"spec": {
             "instancetype": {"inferFromVolume": "root", "inferFromVolumeFailurePolicy": policy},
@@ -318,7 +332,8 @@ fn an_instancetype_is_inferred_from_the_labels_of_a_volume() {
             }},
         }})
     };
-    let vm = write(admit, merged(machine(), infer("Reject")), None, &objects, false).unwrap();
+    let sizeless = json!({"spec": {"template": {"spec": {"domain": {"memory": null}}}}});
+    let vm = write(admit, merged(machine(), merged(infer("Reject"), sizeless)), None, &objects, false).unwrap();
     assert_eq!(vm["spec"]["instancetype"], json!({"name": "small", "kind": "VirtualMachineInstancetype"}));
     let unlabelled = json!({"metadata": {"name": "c", "namespace": "shop"}});
     let objects = Objects::default().with("", "persistentvolumeclaims", unlabelled);
