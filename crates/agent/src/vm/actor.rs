@@ -199,6 +199,7 @@ impl Actor {
             phase: phase::RUNNING,
             volumes: prepared.volumes,
             sockets: Some(machine::sockets(&vmi.spec)),
+            fixed_processors: adopt::fixed_processors(&vmi, prepared.accel),
             memory_bytes: Some(prepared.machine.memory.bytes),
             overhead_bytes: machine::overhead(&vmi.spec, prepared.accel).ok(),
             user: self.user.as_ref().map(|lease| lease.user.uid),

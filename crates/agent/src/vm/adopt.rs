@@ -3,12 +3,13 @@
 use std::os::unix::fs::MetadataExt;
 
 use croft_api::kubevirt::{VirtualMachineInstance, phase};
+use croft_qemu::accel::Accel;
 use croft_qemu::qmp::Qmp;
 
 use super::host::{Host, Lease};
 use super::machine;
 use super::prepare::{VolumeFacts, accelerator};
-use super::status::View;
+use super::status::{View, Why};
 use super::volume::claim_of;
 
 /// As whom a process runs.
@@ -20,6 +21,14 @@ pub(super) fn user(host: &Host, pid: u32) -> Option<Lease> {
 pub(super) fn machine_type(vmi: &VirtualMachineInstance) -> Option<String> {
     let name = vmi.spec.domain.machine.as_ref().and_then(|machine| machine.type_.clone());
     name.filter(|name| !name.is_empty()).or_else(|| Some("q35".to_owned()))
+}
+
+/// Firmware with Secure Boot greets a new processor in system management mode, which never ends when processors are
+/// emulated: the guest would hang.
+pub(super) fn fixed_processors(vmi: &VirtualMachineInstance, accel: Accel) -> Option<Why> {
+    let has_secure_boot = machine::efi(&vmi.spec).is_some_and(|efi| efi.secure_boot != Some(false));
+    (has_secure_boot && accel != Accel::Kvm)
+        .then(|| Why::new("NotSupported", "a guest with Secure Boot gets no processors while it is emulated"))
 }
 
 /// What the status says of a machine that was adopted: from the object where it cannot change, from QEMU where it can.
@@ -56,6 +65,7 @@ pub(super) async fn view(host: &Host, vmi: &VirtualMachineInstance, qmp: &Qmp, u
     view.memory_bytes = Some(boot + plugged);
     if let Ok(accel) = host.accelerator.wait().await {
         view.overhead_bytes = machine::overhead(&vmi.spec, accelerator(accel, boot)).ok();
+        view.fixed_processors = fixed_processors(vmi, accel);
     }
     let topology = machine::topology(&vmi.spec);
     let per_socket = u64::from(topology.cores.unwrap_or(1)) * u64::from(topology.threads.unwrap_or(1));

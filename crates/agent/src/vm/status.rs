@@ -59,6 +59,8 @@ pub(super) struct View {
     pub(super) detaching: BTreeMap<String, VolumeState>,
     pub(super) memory_dumps: BTreeMap<String, croft_api::kubevirt::DomainMemoryDumpInfo>,
     pub(super) sockets: Option<u32>,
+    /// Why no processors can be plugged while the guest runs.
+    pub(super) fixed_processors: Option<Why>,
     pub(super) memory_bytes: Option<u64>,
     pub(super) overhead_bytes: Option<u64>,
     pub(super) user: Option<u32>,
@@ -149,6 +151,7 @@ fn conditions(status: &mut VirtualMachineInstanceStatus, vmi: &VirtualMachineIns
     wanted.insert(condition::PROVISIONING, None);
     if view.phase == phase::RUNNING {
         wanted.insert(condition::LIVE_MIGRATABLE, Some((false, Some(not_migratable(vmi)))));
+        wanted.insert(condition::HOT_VCPU_CHANGE, view.fixed_processors.clone().map(|why| (false, Some(why))));
     }
     let guest: &[VirtualMachineInstanceCondition] = view.guest.as_ref().map_or(&[], |guest| &guest.conditions);
     for type_ in GuestFacts::CONDITIONS {

@@ -32,6 +32,9 @@ impl Live<'_> {
         if wanted <= has {
             return (wanted < has).then(|| format!("{has} sockets cannot become {wanted} while the guest runs"));
         }
+        if let Some(why) = &self.view.fixed_processors {
+            return Some(format!("processors: {}", why.message));
+        }
         let outcome = self.plug_processors(wanted).await;
         if outcome.is_ok() {
             self.view.sockets = Some(wanted);

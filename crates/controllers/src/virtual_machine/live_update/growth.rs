@@ -4,7 +4,7 @@ use croft_api::kubevirt::{Cpu, ResourceRequirements, VirtualMachineInstance, Vir
 use croft_meta::quantity::{Notation, Quantity};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
-use crate::virtual_machine::view::{has_condition, is_migrating};
+use crate::virtual_machine::view::{condition as view_condition, has_condition, is_migrating};
 
 /// How many virtual processors share a real one, unless the machine says how much it wants.
 pub(crate) const CPU_ALLOCATION_RATIO: i64 = 10;
@@ -43,6 +43,12 @@ pub(super) fn follow_cpu(
     }
     if is_migrating(instance) {
         return Err(Obstacle::NotNow("CPU hotplug is not allowed while VMI is migrating"));
+    }
+    if let Some(fixed) = view_condition(instance, condition::HOT_VCPU_CHANGE).filter(|found| found.status == "False") {
+        let why = fixed.message.as_deref().unwrap_or_default();
+        return Err(restart(&format!(
+            "CPU sockets updated in template spec. CPU-hotplug is not available for this VM configuration: {why}"
+        )));
     }
     if sockets(wanted) > there.max_sockets.unwrap_or_else(|| sockets(there)) {
         return Err(restart("CPU sockets updated in template spec to a value higher than what's available"));
