@@ -1,8 +1,10 @@
 //! IPv6 for guests: router advertisements (RFC 4861, 8106), and the addresses that guests make of them.
 //!
 //! Each guest is told a prefix of its own. An advertisement therefore goes to one hardware address alone, though it is
-//! addressed to all nodes (RFC 6085). What guests then choose is seen when they ask whether somebody else has it.
+//! addressed to all nodes (RFC 6085). What guests then choose is seen when they ask whether somebody else has it. They
+//! ask once, maybe while nobody listens: whoever has got a prefix and no known address is therefore asked for an echo.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -19,19 +21,25 @@ use crate::sys::FilterStep;
 use crate::{Mac, packet, sys};
 
 const ROUTER_ADVERTISEMENT: u8 = 134;
+const ECHO_REQUEST: u8 = 128;
+const ECHO_REPLY: u8 = 129;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 /// A guest forgets us after this long without word.
 const LIFETIME: Duration = Duration::from_mins(150);
 const PREFIX_LIFETIME: Duration = Duration::from_hours(24);
 /// How often guests are told without asking.
 const INTERVAL: Duration = Duration::from_mins(20);
+/// How often a guest is asked which address it has chosen, and how many times.
+const PROBE: Duration = Duration::from_secs(3);
+const PROBES: u32 = 10;
 
-/// Solicitations and neighbours' advertisements in IPv6 packets, and nothing else.
-const FILTER: [FilterStep; 8] = [
+/// Solicitations, neighbours' advertisements and echoes in IPv6 packets, and nothing else.
+const FILTER: [FilterStep; 9] = [
     (0x30, 0, 0, 6),                          // the next header:
-    (0x15, 0, 4, packet::ICMPV6 as u32),      // ICMPv6, or refuse
+    (0x15, 0, 5, packet::ICMPV6 as u32),      // ICMPv6, or refuse
     (0x30, 0, 0, 40),                         // the message's type:
-    (0x15, 3, 0, ROUTER_SOLICITATION as u32), // one of these three, or refuse
+    (0x15, 4, 0, ROUTER_SOLICITATION as u32), // one of these four, or refuse
+    (0x15, 3, 0, ECHO_REPLY as u32),
     (0x15, 2, 0, snoop::NEIGHBOUR_SOLICITATION as u32),
     (0x15, 1, 0, snoop::NEIGHBOUR_ADVERTISEMENT as u32),
     (0x06, 0, 0, 0),
@@ -46,6 +54,8 @@ pub(crate) struct Advertisement {
     pub(crate) domains: Vec<String>,
     pub(crate) mtu: u32,
     pub(crate) router_mac: Mac,
+    /// An address of the host beyond the link.
+    pub(crate) host: Ipv6Addr,
 }
 
 impl Advertisement {
@@ -81,6 +91,11 @@ impl Advertisement {
         packet::icmp6(ROUTER, ALL_NODES, message)
     }
 
+    /// Asks for an echo. The answer comes from the address that the guest would reach the host from.
+    fn probe(&self) -> Option<Vec<u8>> {
+        packet::icmp6(self.host, ALL_NODES, vec![ECHO_REQUEST, 0, 0, 0, 0, 0, 0, 0])
+    }
+
     /// Domain names as DNS writes them, filled up to 8 bytes.
     fn search_list(&self) -> Vec<u8> {
         let mut list = Vec::new();
@@ -110,40 +125,82 @@ impl Router {
         Ok(Router { socket, bridge: bridge.index })
     }
 
-    /// Answers and reminds until the socket fails. `find` knows what a guest is to be told, `all` who there is;
-    /// `seen` is told the addresses that guests use.
-    pub(crate) async fn serve(
-        &self,
-        find: impl Fn(Mac) -> Option<Advertisement>,
-        all: impl Fn() -> Vec<Mac>,
-        seen: impl Fn(Mac, Ipv6Addr),
-    ) -> io::Error {
-        let tell = |mac| {
-            let Some(packet) = find(mac).and_then(|advertisement| advertisement.write()) else { return };
-            let sent = sys::send_packet(self.socket.as_fd(), self.bridge, packet::ETHERTYPE_IPV6, mac, &packet);
-            if let Err(error) = sent {
-                tracing::debug!(%mac, %error, "cannot advertise the router");
-            }
-        };
+    /// Answers and reminds until the socket fails. `guests` are those there are.
+    pub(crate) async fn serve(&self, guests: &impl Guests) -> io::Error {
+        // Those whose addresses are not known yet, and how often they will still be asked.
+        let mut unknown: HashMap<Mac, u32> = HashMap::new();
         // The first is due at once: guests may have been there before us.
         let mut reminders = tokio::time::interval(INTERVAL);
+        let mut probes = tokio::time::interval(PROBE);
+        probes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = reminders.tick() => all().into_iter().for_each(tell),
+                _ = reminders.tick() => {
+                    for mac in guests.all() {
+                        self.send(mac, guests.find(mac).and_then(|advertisement| advertisement.write()));
+                        unknown.insert(mac, PROBES);
+                    }
+                }
+                _ = probes.tick(), if !unknown.is_empty() => unknown.retain(|mac, left| {
+                    let Some(advertisement) = guests.find(*mac).filter(|_| !guests.is_known(*mac)) else { return false };
+                    self.send(*mac, advertisement.probe());
+                    *left -= 1;
+                    *left > 0
+                }),
                 received = snoop::receive(&self.socket) => match received {
                     Err(error) => return error,
-                    Ok((mac, packet)) => {
-                        let Some((source, 255, message)) = packet::read_icmp6(&packet) else { continue };
-                        if message.first() == Some(&ROUTER_SOLICITATION) {
-                            tell(mac);
-                        } else if let Some(address) = snoop::claimed6(source, message) {
-                            seen(mac, address);
+                    Ok((mac, packet)) => match read(&packet) {
+                        Some(Said::Solicitation) => {
+                            let advertisement = guests.find(mac);
+                            if advertisement.is_some() {
+                                unknown.insert(mac, PROBES);
+                            }
+                            self.send(mac, advertisement.and_then(|advertisement| advertisement.write()));
                         }
-                    }
+                        Some(Said::Address(address)) => guests.seen(mac, address),
+                        None => {}
+                    },
                 },
             }
         }
     }
+
+    fn send(&self, mac: Mac, packet: Option<Vec<u8>>) {
+        let Some(packet) = packet else { return };
+        let sent = sys::send_packet(self.socket.as_fd(), self.bridge, packet::ETHERTYPE_IPV6, mac, &packet);
+        if let Err(error) = sent {
+            tracing::debug!(%mac, %error, "cannot advertise the router");
+        }
+    }
+}
+
+/// What a guest says with a packet.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    Solicitation,
+    Address(Ipv6Addr),
+}
+
+fn read(packet: &[u8]) -> Option<Said> {
+    let (source, hops, message) = packet::read_icmp6(packet)?;
+    match (message.first()?, hops) {
+        (&ECHO_REPLY, _) => Some(Said::Address(source)),
+        (&ROUTER_SOLICITATION, 255) => Some(Said::Solicitation),
+        // What has crossed a router is no neighbour's word.
+        (_, 255) => snoop::claimed6(source, message).map(Said::Address),
+        _ => None,
+    }
+}
+
+/// Who there is on the bridge.
+pub(crate) trait Guests {
+    fn all(&self) -> Vec<Mac>;
+    /// What a guest is to be told.
+    fn find(&self, mac: Mac) -> Option<Advertisement>;
+    /// Whether an address is known that the guest has chosen.
+    fn is_known(&self, mac: Mac) -> bool;
+    /// Told of addresses that guests use, of all kinds.
+    fn seen(&self, mac: Mac, address: Ipv6Addr);
 }
 
 #[cfg(test)]
@@ -158,6 +215,7 @@ mod tests {
             domains: vec!["default.vm.croft.internal".into(), "vm.croft.internal".into()],
             mtu: 1500,
             router_mac: Mac([2, 0, 0, 0, 0, 9]),
+            host: "fd00:1:2::1".parse().unwrap(),
         };
         let packet = advertisement.write().unwrap();
         let (source, hops, message) = packet::read_icmp6(&packet).unwrap();
@@ -168,7 +226,23 @@ mod tests {
             kinds.push(kind);
             options = &options[usize::from(units) * 8..];
         }
+        let probe = advertisement.probe().unwrap();
+        assert_eq!(packet::read_icmp6(&probe).unwrap().0, advertisement.host);
         assert!(options.is_empty(), "the options fill the message");
         assert_eq!(kinds, [1, 5, 3, 25, 31]);
+    }
+
+    #[test]
+    fn guests_are_heard_and_what_came_from_elsewhere_is_not() {
+        let own: Ipv6Addr = "fd00::7".parse().unwrap();
+        let from = |message: Vec<u8>| packet::icmp6(own, ROUTER, message).unwrap();
+        let echo = from(vec![ECHO_REPLY, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(&echo), Some(Said::Address(own)));
+        let mut solicitation = from(vec![ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(read(&solicitation), Some(Said::Solicitation));
+        // The hop limit.
+        solicitation[7] = 254;
+        assert_eq!(read(&solicitation), None);
+        assert_eq!(read(&solicitation[..30]), None);
     }
 }

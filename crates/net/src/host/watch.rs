@@ -2,8 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -19,7 +19,7 @@ use crate::error::NetError;
 use crate::firewall::{Listener, Netfilter};
 use crate::links::Link;
 use crate::nic::Nic;
-use crate::router::{Advertisement, Router};
+use crate::router::{Advertisement, Guests, Router};
 use crate::{Mac, dhcp, dns, sysctl};
 
 /// Changes are heard of at once; what is missed is found this often.
@@ -68,17 +68,8 @@ impl Inner {
         if sysctl::has_ipv6() {
             addresses.push(self.subnet.gateway6().into());
             let router = Router::open(bridge)?;
-            let (finder, lister, learner, end) = (weak.clone(), weak.clone(), weak.clone(), ended.clone());
-            services.spawn(async move {
-                let find = |mac| finder.upgrade()?.advertisement(mac);
-                let all = || lister.upgrade().map(|inner| inner.nat_macs()).unwrap_or_default();
-                let seen = |mac, address| {
-                    if let Some(inner) = learner.upgrade() {
-                        inner.learn6(mac, address);
-                    }
-                };
-                end("router", router.serve(find, all, seen).await);
-            });
+            let (guests, end) = (Neighbours(weak.clone()), ended.clone());
+            services.spawn(async move { end("router", router.serve(&guests).await) });
         }
         for address in addresses.clone() {
             let server = dns::Server::open(address, &bridge.name)?;
@@ -111,7 +102,12 @@ impl Inner {
             domains: domains(&plugged.nic),
             mtu: self.mtu,
             router_mac: self.router_mac,
+            host: self.subnet.gateway6(),
         })
+    }
+
+    fn knows6(&self, mac: Mac) -> bool {
+        self.nat_guest(mac).is_some_and(|(plugged, _)| plugged.learned.iter().any(IpAddr::is_ipv6))
     }
 
     fn nat_macs(&self) -> Vec<Mac> {
@@ -130,6 +126,29 @@ impl Inner {
     async fn is_damaged(&self) -> Result<bool, NetError> {
         let bridge = self.links.find(&self.names.bridge).await?;
         Ok(bridge.is_none_or(|bridge| !bridge.is_up) || !self.has_rules().await?)
+    }
+}
+
+/// The guests of the default network, for the router. Services must not keep alive what keeps them alive.
+struct Neighbours(Weak<Inner>);
+
+impl Guests for Neighbours {
+    fn all(&self) -> Vec<Mac> {
+        self.0.upgrade().map(|inner| inner.nat_macs()).unwrap_or_default()
+    }
+
+    fn find(&self, mac: Mac) -> Option<Advertisement> {
+        self.0.upgrade()?.advertisement(mac)
+    }
+
+    fn is_known(&self, mac: Mac) -> bool {
+        self.0.upgrade().is_some_and(|inner| inner.knows6(mac))
+    }
+
+    fn seen(&self, mac: Mac, address: Ipv6Addr) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.learn6(mac, address);
+        }
     }
 }
 
