@@ -7,6 +7,7 @@
 mod balloon;
 mod guest;
 mod node;
+mod phases;
 mod process;
 mod text;
 
@@ -25,6 +26,7 @@ use crate::network::Networks;
 use crate::server::answer::{Body, with_type};
 use crate::volume::Volumes;
 use guest::Kind;
+pub(crate) use phases::Phases;
 use text::{Labels, Metric, Page, gauge, number};
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -37,6 +39,7 @@ const PHASE_COUNT: Metric = gauge("kubevirt_vmi_phase_count", "Sum of VMIs per p
 pub(crate) struct Figures {
     node: Labels,
     guests: Guests,
+    phases: Arc<Phases>,
     /// Known once the node can run guests.
     workload: OnceLock<(Volumes, Arc<Networks>)>,
     turn: Mutex<()>,
@@ -51,7 +54,12 @@ impl fmt::Debug for Figures {
 impl Figures {
     pub(crate) fn new(node_name: &str, guests: Guests) -> Arc<Figures> {
         let node = Labels::default().with("node", node_name);
-        Arc::new(Figures { node, guests, workload: OnceLock::new(), turn: Mutex::default() })
+        Arc::new(Figures { node, guests, phases: Arc::default(), workload: OnceLock::new(), turn: Mutex::default() })
+    }
+
+    /// To be told of machines that change.
+    pub(crate) fn phases(&self) -> Arc<Phases> {
+        Arc::clone(&self.phases)
     }
 
     pub(crate) fn include(&self, volumes: Volumes, networks: Arc<Networks>) {
@@ -63,6 +71,7 @@ impl Figures {
         let _turn = self.turn.lock().await;
         let mut page = Page::default();
         node::host(&mut page, &self.node);
+        self.phases.tell(&mut page, &self.node);
         let ((), pools) = tokio::join!(self.guests(&mut page), self.pools());
         page.merge(pools);
         with_type(StatusCode::OK, CONTENT_TYPE, page.finish())

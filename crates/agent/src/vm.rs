@@ -85,7 +85,13 @@ impl Machines {
             tokio::select! {
                 () = stop.cancelled() => return,
                 change = changes.next() => match change {
-                    Some(change) => self.take_in(change, &mut machines, &mut tasks, &events),
+                    Some(change) => {
+                        // What was there before us has been counted before.
+                        if let Some(new) = change.new.as_deref().filter(|_| is_synced) {
+                            self.host.phases.changed(change.old.as_deref(), new);
+                        }
+                        self.take_in(change, &mut machines, &mut tasks, &events);
+                    }
                     None => return,
                 },
                 () = &mut synced, if !is_synced => {
@@ -151,6 +157,10 @@ async fn clear_strangers(host: &Host, known: BTreeSet<String>) {
     }
     if let Ok(entries) = std::fs::read_dir(host.storage.scratch()) {
         strangers.extend(entries.flatten().filter_map(|entry| name_of(&entry.path())));
+    }
+    // Interfaces are written down elsewhere, and outlast a reboot.
+    if let Err(error) = host.nics.retain(&known).await {
+        tracing::warn!(error, "interfaces of machines that are gone could not be taken away");
     }
     for uid in strangers.difference(&known) {
         tracing::info!(uid, "taking away a machine whose object is gone");

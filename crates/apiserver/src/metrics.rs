@@ -1,5 +1,7 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+pub(crate) mod machines;
+
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -11,6 +13,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+/// How OpenMetrics ends.
+const END: &str = "# EOF\n";
 const LATENCY_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0];
 
@@ -96,11 +100,13 @@ impl Metrics {
         Self { registry, duration, total, in_flight, watches, store }
     }
 
-    pub(crate) fn render(&self) -> String {
+    /// All of it, with figures that others have written in the same form.
+    pub(crate) fn render(&self, others: &str) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
         let _ = encode(&mut text, &self.registry);
-        text
+        let own = text.strip_suffix(END).unwrap_or(&text);
+        format!("{own}{others}{END}")
     }
 
     pub(crate) fn observe_request(&self, of: &Observed<'_>, code: u16, took: Duration) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
 use crate::call::Call;
-use crate::{crd, discovery, negotiate, openapi};
+use crate::{crd, discovery, metrics, negotiate, openapi};
 
 /// The Kubernetes version whose behaviour this server follows.
 const KUBERNETES_MAJOR: &str = "1";
@@ -38,7 +38,8 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
         "/version" | "/version/" => return Ok(answer::json(200, &version())),
         "/metrics" => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            return Ok(answer::bytes(200, content_type, call.server.metrics.render()));
+            let text = call.server.metrics.render(&metrics::machines::tell(&call.server.cache));
+            return Ok(answer::bytes(200, content_type, text));
         }
         "/.well-known/openid-configuration" => {
             let base = format!("https://{}", call.server.address());

@@ -10,6 +10,7 @@ const VALUE_LIMIT: usize = 128;
 pub(super) enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 /// What is measured.
@@ -28,8 +29,33 @@ pub(super) const fn gauge(name: &'static str, help: &'static str) -> Metric {
     Metric { name, kind: Kind::Gauge, help }
 }
 
+pub(super) const fn histogram(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram, help }
+}
+
+/// How often something was how large.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    /// By the upper ends of their ranges; each counts what is in those below it too.
+    buckets: Vec<(f64, u64)>,
+    sum: f64,
+    all: u64,
+}
+
+impl Histogram {
+    pub(super) fn new(ends: &[f64]) -> Histogram {
+        Histogram { buckets: ends.iter().map(|end| (*end, 0)).collect(), sum: 0.0, all: 0 }
+    }
+
+    pub(super) fn count(&mut self, value: f64) {
+        self.buckets.iter_mut().filter(|(end, _)| value <= *end).for_each(|(_, count)| *count += 1);
+        self.sum += value;
+        self.all += 1;
+    }
+}
+
 /// The labels of a sample, ready to be written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Labels(String);
 
 impl Labels {
@@ -52,6 +78,12 @@ impl Labels {
         text.push('"');
         Labels(text)
     }
+
+    /// These and others.
+    pub(super) fn and(&self, others: &Labels) -> Labels {
+        let comma = if self.0.is_empty() || others.0.is_empty() { "" } else { "," };
+        Labels(format!("{}{comma}{}", self.0, others.0))
+    }
 }
 
 /// All figures of one answer.
@@ -66,6 +98,18 @@ impl Page {
             "" => writeln!(samples, "{} {value}", metric.name),
             labels => writeln!(samples, "{}{{{labels}}} {value}", metric.name),
         };
+    }
+
+    pub(super) fn add_histogram(&mut self, metric: Metric, labels: &Labels, histogram: &Histogram) {
+        let name = metric.name;
+        let (_, _, samples) = self.0.entry(name).or_insert_with(|| (metric.kind, metric.help, String::new()));
+        let ends = histogram.buckets.iter().map(|(end, count)| (end.to_string(), *count));
+        for (end, count) in ends.chain([("+Inf".to_owned(), histogram.all)]) {
+            // As above.
+            let _ = writeln!(samples, "{name}_bucket{{{}}} {count}", labels.with("le", &end).0);
+        }
+        let _ = writeln!(samples, "{name}_sum{{{}}} {}", labels.0, histogram.sum);
+        let _ = writeln!(samples, "{name}_count{{{}}} {}", labels.0, histogram.all);
     }
 
     /// For what not every host or guest tells.
@@ -87,6 +131,7 @@ impl Page {
             let kind = match kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
             };
             // As above.
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{samples}");
