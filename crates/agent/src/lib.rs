@@ -63,6 +63,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// For sockets, whose paths must be short. What is in it does not outlive a reboot.
     pub run_dir: PathBuf,
+    /// The default network's, as somebody has chosen it.
+    pub vm_subnet: Option<network::Ipv4Net>,
     /// QEMU; a name is looked up in the PATH.
     pub qemu: PathBuf,
 }
@@ -119,6 +121,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         node_name: config.node_name.clone(),
         data_dir: config.data_dir.clone(),
         machines_dir,
+        vm_subnet: config.vm_subnet,
         qemu: config.qemu,
         accelerator: accelerator.clone(),
         health: health.clone(),

@@ -7,6 +7,7 @@
 mod attachment;
 mod request;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -14,7 +15,8 @@ use std::path::{Path, PathBuf};
 
 use croft_api::kubevirt::VirtualMachineInstance;
 use croft_meta::Chain;
-use croft_net::{Host, Mac, NetError, Nic};
+pub use croft_net::Ipv4Net;
+use croft_net::{Host, Mac, NetError, Nic, Subnet};
 use futures::future::{BoxFuture, FutureExt as _};
 use kube::Client;
 use tokio::sync::watch;
@@ -80,9 +82,9 @@ pub enum DialError {
 
 impl Networks {
     /// Makes the default network in `data_dir`, or says in the node's conditions why it cannot be.
-    pub async fn start(client: Client, data_dir: &Path, health: &Health) -> Networks {
+    pub async fn start(client: Client, data_dir: &Path, subnet: Option<Ipv4Net>, health: &Health) -> Networks {
         let config =
-            croft_net::Config { dir: data_dir.join("network"), subnet: None, resolv_conf: PathBuf::from(RESOLV_CONF) };
+            croft_net::Config { dir: data_dir.join("network"), subnet, resolv_conf: PathBuf::from(RESOLV_CONF) };
         let mut attempt = 1;
         let started = loop {
             match Host::start(config.clone()).await {
@@ -153,22 +155,6 @@ impl Networks {
         }
     }
 
-    /// Removes what is left of guests that are no more.
-    pub async fn retain(&self, keep: impl Fn(&str) -> bool) -> Result<(), NetError> {
-        match &self.mode {
-            Mode::Taps(host) => host.retain(keep).await,
-            Mode::User { .. } => Ok(()),
-        }
-    }
-
-    /// Gives up the addresses of a machine that was deleted.
-    pub fn forget_machine(&self, namespace: &str, vm_name: &str) -> Result<(), NetError> {
-        match &self.mode {
-            Mode::Taps(host) => host.forget_machine(namespace, vm_name),
-            Mode::User { .. } => Ok(()),
-        }
-    }
-
     async fn plug(&self, wanted: NicWanted<'_>) -> Result<Plugged, Lacking> {
         let network = request::network_of(wanted.vmi, &wanted.interface.name)?;
         let attachment = match &network.multus {
@@ -197,9 +183,9 @@ impl Networks {
         }
     }
 
-    async fn unplug_all(&self, vmi_uid: &str) -> Result<(), String> {
+    async fn retain(&self, keep: impl Fn(&str) -> bool) -> Result<(), String> {
         match &self.mode {
-            Mode::Taps(host) => host.unplug_all(vmi_uid).await.map_err(|error| Chain(&error).to_string()),
+            Mode::Taps(host) => host.retain(keep).await.map_err(|error| Chain(&error).to_string()),
             Mode::User { .. } => Ok(()),
         }
     }
@@ -215,8 +201,32 @@ impl Nics for Networks {
     }
 
     fn unplug_all<'a>(&'a self, vmi_uid: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Networks::unplug_all(self, vmi_uid).boxed()
+        Networks::retain(self, move |uid| uid != vmi_uid).boxed()
     }
+
+    fn retain<'a>(&'a self, known: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), String>> {
+        Networks::retain(self, |uid| known.contains(uid)).boxed()
+    }
+
+    fn idle_machines(&self) -> Vec<(String, String)> {
+        match &self.mode {
+            Mode::Taps(host) => host.idle_machines(),
+            Mode::User { .. } => Vec::new(),
+        }
+    }
+
+    fn forget_machine(&self, namespace: &str, name: &str) -> Result<(), String> {
+        match &self.mode {
+            Mode::Taps(host) => host.forget_machine(namespace, name).map_err(|error| Chain(&error).to_string()),
+            Mode::User { .. } => Ok(()),
+        }
+    }
+}
+
+/// Reads a subnet for the default network, such as `10.60.0.0/16`.
+pub fn parse_subnet(text: &str) -> Result<Ipv4Net, String> {
+    let net = text.parse().map_err(|_| format!("{text:?} is not a subnet, such as 10.60.0.0/16"))?;
+    Subnet::check(net).map_err(|error| error.to_string())
 }
 
 /// Removes the networks of a node that does not run: links, rules and files.

@@ -33,6 +33,7 @@ pub(crate) struct Workload {
     pub(crate) node_name: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) machines_dir: PathBuf,
+    pub(crate) vm_subnet: Option<network::Ipv4Net>,
     pub(crate) qemu: PathBuf,
     pub(crate) accelerator: Accelerator,
     pub(crate) health: Health,
@@ -52,7 +53,8 @@ impl Workload {
             async move { _ = stop.run_until_cancelled(telling).await }
         });
         let starting = async {
-            tokio::join!(self.open_volumes(&events), Networks::start(self.client.clone(), &self.data_dir, &self.health))
+            let networks = Networks::start(self.client.clone(), &self.data_dir, self.vm_subnet, &self.health);
+            tokio::join!(self.open_volumes(&events), networks)
         };
         let Some((volumes, networks)) = stop.run_until_cancelled(starting).await else { return };
         let networks = Arc::new(networks);
@@ -114,6 +116,7 @@ impl Workload {
             lease_changes: networks.changes(),
         };
         Machines::new(Host {
+            phases: self.figures.phases(),
             client: self.client.clone(),
             node_name: self.node_name.clone(),
             run_dir: self.machines_dir.clone(),

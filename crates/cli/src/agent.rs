@@ -31,6 +31,7 @@ pub(crate) fn start(
         // QEMU runs elsewhere, and needs whole paths.
         data_dir: std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.to_owned()),
         run_dir: node.run_dir.clone(),
+        vm_subnet: node.vm_subnet,
         qemu: PathBuf::from(QEMU),
     };
     let stop = server.stopping();

@@ -84,6 +84,7 @@ no-node: true
 node-name: n1
 node-listen: :10250
 run-dir: /run/croft
+vm-subnet: 10.60.0.0/16
 log-format: json
 ";
         let options = parse(yaml).unwrap();

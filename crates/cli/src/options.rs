@@ -68,6 +68,10 @@ pub(crate) struct ServerOptions {
     /// For sockets of virtual machines; a short path [default: below /run/croft]
     #[arg(long, env = "CROFT_RUN_DIR", value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
+    /// The IPv4 subnet that virtual machines have their addresses from, between /16 and /28
+    /// [default: 10.52.0.0/16, or a private one that this machine does not route yet]
+    #[arg(long, env = "CROFT_VM_SUBNET", value_name = "CIDR")]
+    pub(crate) vm_subnet: Option<String>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -95,6 +99,7 @@ impl ServerOptions {
             node_name: self.node_name.or(others.node_name),
             node_listen: self.node_listen.or(others.node_listen),
             run_dir: self.run_dir.or(others.run_dir),
+            vm_subnet: self.vm_subnet.or(others.vm_subnet),
             log_format: self.log_format.or(others.log_format),
         }
     }

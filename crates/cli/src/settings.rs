@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
+use croft_agent::network::{Ipv4Net, parse_subnet};
 use croft_pki::Secret;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
@@ -36,6 +37,8 @@ pub struct NodeSettings {
     pub name: String,
     pub listen: NodeListen,
     pub run_dir: PathBuf,
+    /// None for one that is free.
+    pub vm_subnet: Option<Ipv4Net>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +114,9 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     };
     let run_dir = options.run_dir.clone().unwrap_or_else(|| run_dir::of(data_dir));
     run_dir::check(&run_dir)?;
-    Ok(Some(NodeSettings { name, listen, run_dir }))
+    let vm_subnet = options.vm_subnet.as_deref().map(parse_subnet).transpose();
+    let vm_subnet = vm_subnet.map_err(|why| anyhow::anyhow!("--vm-subnet: {why}"))?;
+    Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet }))
 }
 
 fn checked_node_name(name: &str) -> anyhow::Result<String> {
@@ -239,9 +244,11 @@ mod tests {
     fn a_node_is_what_was_asked_for() {
         assert_eq!(resolve(&["--no-node"]).unwrap().node, None);
         assert!(resolve(&["--no-node=false"]).unwrap().node.is_some());
-        let node = resolve(&["--node-name=n1", "--node-listen=127.0.0.1:0", "--run-dir=/r"]).unwrap().node.unwrap();
+        let args = ["--node-name=n1", "--node-listen=127.0.0.1:0", "--run-dir=/r", "--vm-subnet=10.7.1.2/20"];
+        let node = resolve(&args).unwrap().node.unwrap();
         let listen = NodeListen { address: "127.0.0.1:0".parse().unwrap(), is_required: true };
-        assert_eq!(node, NodeSettings { name: "n1".to_owned(), listen, run_dir: "/r".into() });
+        let vm_subnet = Some("10.7.0.0/20".parse().unwrap());
+        assert_eq!(node, NodeSettings { name: "n1".to_owned(), listen, run_dir: "/r".into(), vm_subnet });
     }
 
     #[test]
@@ -305,6 +312,8 @@ mod tests {
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
+            (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),
+            (&["--vm-subnet=10.0.0.1"], "is not a subnet, such as"),
             (&["--run-dir=relative"], "--run-dir: relative is not an absolute path"),
             (&["--run-dir=/a-long-path-a-long-path-a-long-path-a-long-path-a-long-path"], "too long for the sockets"),
         ] {

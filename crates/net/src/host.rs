@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ipnet::Ipv4Net;
+use ipnet::{IpNet, Ipv4Net};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch as channel};
 use tokio::task::{AbortHandle, JoinSet};
@@ -190,6 +190,11 @@ impl Host {
         self.inner.records.lock().forget_machine(namespace, vm_name)
     }
 
+    /// The machines, by namespace and name, that have addresses but are not plugged in.
+    pub fn idle_machines(&self) -> Vec<(String, String)> {
+        self.inner.records.lock().idle_machines()
+    }
+
     /// Removes everything that was ever made for these networks: links, rules and files. Guests lose them.
     pub async fn remove_all(self) -> Result<(), NetError> {
         self.watcher.abort();
@@ -258,6 +263,13 @@ impl Inner {
             wanted.extend([(ROUTER.into(), 64), (self.subnet.gateway6().into(), 128)]);
         }
         let present = self.links.addresses(&bridge).await?;
+        // Of a subnet that was another once.
+        for old in present.iter().filter_map(|net| match net {
+            IpNet::V4(net) if IpAddr::V4(net.addr()) != wanted[0].0 || net.prefix_len() != wanted[0].1 => Some(*net),
+            _ => None,
+        }) {
+            self.links.delete_address(&bridge, old).await?;
+        }
         for (address, length) in wanted {
             if !present.iter().any(|net| net.addr() == address && net.prefix_len() == length) {
                 self.links.add_address(&bridge, address, length).await?;

@@ -30,6 +30,8 @@ mod subnet;
 mod sys;
 mod sysctl;
 
+pub use ipnet::Ipv4Net;
+
 pub use self::error::NetError;
 pub use self::firewall::FirewallError;
 pub use self::host::{Config, Host, Tap};

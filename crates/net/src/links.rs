@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use futures::TryStreamExt as _;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags};
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
     BridgeVlanInfoFlags, InfoBridge, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
@@ -126,6 +126,16 @@ impl Links {
         request.execute().await.map_err(|error| failed("give an address to", &link.name, error))
     }
 
+    pub(crate) async fn delete_address(&self, link: &Link, net: Ipv4Net) -> Result<(), NetError> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = net.prefix_len();
+        message.header.index = link.index;
+        message.attributes.push(AddressAttribute::Local(net.addr().into()));
+        let deleted = self.handle.address().del(message).execute().await;
+        deleted.or_else(absent_is_fine).map_err(|error| failed("take an address from", &link.name, error))
+    }
+
     /// Tells the host once and for all where an address is, so that no neighbour can claim it.
     pub(crate) async fn add_neighbour(&self, link: &Link, address: IpAddr, mac: Mac) -> Result<(), NetError> {
         let request = self.handle.neighbours().add(link.index, address);
@@ -189,7 +199,7 @@ impl Links {
         let request = self.handle.address().get().set_link_index_filter(link.index);
         let messages = request.execute().try_collect::<Vec<_>>().await;
         let messages = messages.map_err(|error| failed("list the addresses of", &link.name, error))?;
-        let read = |message: &rtnetlink::packet_route::address::AddressMessage| {
+        let read = |message: &AddressMessage| {
             let address = message.attributes.iter().find_map(|attribute| match attribute {
                 AddressAttribute::Address(address) => Some(*address),
                 _ => None,

@@ -168,6 +168,11 @@ impl Records {
         gone.iter().try_for_each(|key| self.forget(key))
     }
 
+    /// The machines of addresses that are kept for a next run, by namespace and name.
+    pub(crate) fn idle_machines(&self) -> Vec<(String, String)> {
+        self.idle.iter().map(|key| (key.namespace.clone(), key.vm_name.clone())).collect()
+    }
+
     fn forget(&mut self, key: &Key) -> Result<(), NetError> {
         remove(&self.path(key))?;
         self.idle.retain(|idle| idle != key);
@@ -319,6 +324,7 @@ mod tests {
         let again = records.claim(&nic("a", 2, 9), "ct2", &subnet).unwrap();
         assert_eq!((again.index, again.is_bound), (first.index, false));
         records.release("a-2", "default").unwrap();
+        assert_eq!(records.idle_machines(), [("default".to_owned(), "a".to_owned())]);
         records.forget_machine("default", "a").unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -25,6 +25,8 @@ pub struct Subnet {
 pub enum SubnetError {
     #[error("the subnet {0} is not usable: its length must be between 16 and 28")]
     Length(Ipv4Net),
+    #[error("the subnet {0} is not usable: it must be of addresses that hosts may have")]
+    Range(Ipv4Net),
     #[error("every private range from 10.52.0.0/16 on is already routed on this host: configure a subnet")]
     AllTaken,
 }
@@ -33,8 +35,7 @@ impl Subnet {
     /// A subnet that meets none of those in use. `random` makes the IPv6 prefix unique (RFC 4193).
     pub fn choose(wanted: Option<Ipv4Net>, taken: &[Ipv4Net], random: [u8; 5]) -> Result<Subnet, SubnetError> {
         let v4 = match wanted {
-            Some(wanted) if (16..=28).contains(&wanted.prefix_len()) => wanted.trunc(),
-            Some(wanted) => return Err(SubnetError::Length(wanted)),
+            Some(wanted) => Subnet::check(wanted)?,
             None => candidates().find(|candidate| is_free(*candidate, taken)).ok_or(SubnetError::AllTaken)?,
         };
         let mut prefix = [0; 16];
@@ -42,6 +43,17 @@ impl Subnet {
         prefix[1..6].copy_from_slice(&random);
         let v6 = Ipv6Net::new_assert(Ipv6Addr::from(prefix), 48);
         Ok(Subnet { v4, v6 })
+    }
+
+    /// A subnet as somebody has written it, if it can be the default network's.
+    pub fn check(wanted: Ipv4Net) -> Result<Ipv4Net, SubnetError> {
+        let first = wanted.network();
+        let is_reserved = first.octets()[0] == 0 || first.octets()[0] >= 240;
+        if is_reserved || first.is_loopback() || first.is_link_local() || first.is_multicast() {
+            return Err(SubnetError::Range(wanted));
+        }
+        let is_fitting = (16..=28).contains(&wanted.prefix_len());
+        if is_fitting { Ok(wanted.trunc()) } else { Err(SubnetError::Length(wanted)) }
     }
 
     pub fn gateway4(&self) -> Ipv4Addr {
@@ -131,8 +143,9 @@ mod tests {
     fn a_configured_subnet_is_taken_as_it_is() {
         let chosen = Subnet::choose(Some("192.168.77.5/24".parse().unwrap()), &[], [0; 5]).unwrap();
         assert_eq!(chosen.v4.to_string(), "192.168.77.0/24");
-        assert!(Subnet::choose(Some("10.0.0.0/8".parse().unwrap()), &[], [0; 5]).is_err());
-        assert!(Subnet::choose(Some("10.0.0.0/30".parse().unwrap()), &[], [0; 5]).is_err());
+        for wrong in ["10.0.0.0/8", "10.0.0.0/30", "127.0.0.0/16", "0.0.0.0/16", "224.1.0.0/24", "169.254.0.0/16"] {
+            assert!(Subnet::choose(Some(wrong.parse().unwrap()), &[], [0; 5]).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::running::Running;
 use crate::cgroup::Cgroups;
+use crate::metrics::Phases;
 use crate::node::Accelerator;
 
 /// Users that no distribution gives to anybody.
@@ -101,6 +102,12 @@ pub(crate) trait Nics: Send + Sync {
     fn plug<'a>(&'a self, wanted: NicWanted<'a>) -> BoxFuture<'a, Result<Plugged, Lacking>>;
     fn unplug<'a>(&'a self, vmi_uid: &'a str, interface: &'a str) -> BoxFuture<'a, Result<(), String>>;
     fn unplug_all<'a>(&'a self, vmi_uid: &'a str) -> BoxFuture<'a, Result<(), String>>;
+    /// Removes the interfaces of all machines but those with these uids.
+    fn retain<'a>(&'a self, known: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), String>>;
+    /// The machines, by namespace and name, that do not run and whose addresses are kept for them.
+    fn idle_machines(&self) -> Vec<(String, String)>;
+    /// Gives up the addresses of a machine that will not come back.
+    fn forget_machine(&self, namespace: &str, name: &str) -> Result<(), String>;
 }
 
 /// Those who look after guests that run.
@@ -112,6 +119,8 @@ pub(crate) trait Attendance: Send + Sync {
 
 /// Shared by all machines of a node.
 pub(crate) struct Host {
+    /// Counts how long machines take.
+    pub(crate) phases: Arc<Phases>,
     pub(crate) client: Client,
     pub(crate) node_name: String,
     /// Below it, each machine has a directory for its sockets.

@@ -103,6 +103,7 @@ pub(super) fn translate(vmi: &VirtualMachineInstance, parts: &Parts) -> Result<T
         machine.has_scsi = true;
         machine.hotplug_ports = HOTPLUG_PORTS;
     }
+    warnings.extend(nics::warnings(parts));
     Ok(Translated { machine, warnings })
 }
 

@@ -5,7 +5,7 @@ mod guest;
 mod lifecycle;
 mod plugging;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -192,6 +192,19 @@ impl Nics for Sockets {
         self.0.lock().retain(|(uid, _)| uid != vmi_uid);
         async { Ok(()) }.boxed()
     }
+
+    fn retain<'a>(&'a self, known: &'a BTreeSet<String>) -> BoxFuture<'a, Result<(), String>> {
+        self.0.lock().retain(|(uid, _)| known.contains(uid));
+        async { Ok(()) }.boxed()
+    }
+
+    fn idle_machines(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn forget_machine(&self, _: &str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Knows the machine while it runs.
@@ -287,6 +300,7 @@ impl Node {
             nics: self.nics.clone(),
             attendance: present.clone(),
             cgroups: Cgroups::new(&self.cgroup_name).ok(),
+            phases: Arc::default(),
             users: Users::new(rustix::process::geteuid().is_root()),
             starts: tokio::sync::Semaphore::new(4),
         });

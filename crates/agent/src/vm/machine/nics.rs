@@ -1,7 +1,7 @@
 //! Network interfaces.
 
 use croft_api::kubevirt::{Interface, VirtualMachineInstance};
-use croft_qemu::spec::{Mac, Nic, NicModel};
+use croft_qemu::spec::{Mac, Nic, NicBackend, NicModel};
 use sha2::{Digest, Sha256};
 
 use super::{Cable, Parts, Refusal, disks, nic_id, refuse};
@@ -15,6 +15,14 @@ pub(super) fn all(vmi: &VirtualMachineInstance, parts: &Parts) -> Result<Vec<Nic
             None => refuse(format!("interface {}: there is no network of that name", interface.name)),
         })
         .collect()
+}
+
+/// A guest that nobody can call by its name should know why.
+pub(super) fn warnings(parts: &Parts) -> impl Iterator<Item = String> + '_ {
+    let in_qemu = parts.cables.iter().filter(|(_, cable)| matches!(cable.backend, NicBackend::User { .. }));
+    in_qemu.map(|(name, _)| {
+        format!("interface {name}: this node cannot make taps, so it is on QEMU's own network, without name or fixed address")
+    })
 }
 
 pub(in super::super) fn nic(
