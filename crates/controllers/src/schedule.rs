@@ -27,7 +27,7 @@ use croft_api::kubevirt::VirtualMachineInstance;
 use croft_reconcile::{Change, Error, Events, Key, Keys, Loop, Received, failure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim};
-use kube::api::Patch;
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -59,6 +59,8 @@ pub(crate) struct Scheduler {
     cluster: Mutex<Cluster>,
     /// Nodes that instances are on and that are not there, since when.
     absent: Mutex<HashMap<String, Instant>>,
+    /// Instances that a taint will drive out, by their uid, since when.
+    driven: Mutex<HashMap<String, Instant>>,
     /// VSOCK addresses that were given and may not show yet, by the instance's uid.
     cids: Mutex<HashMap<String, u32>>,
     events: Events,
@@ -73,6 +75,7 @@ impl Scheduler {
             inventory,
             cluster: Mutex::default(),
             absent: Mutex::default(),
+            driven: Mutex::default(),
             cids: Mutex::default(),
             events,
             keys,
@@ -103,7 +106,7 @@ impl Scheduler {
                 Some(node) => self.note(change.old.as_deref(), new, node),
                 None => {}
             }
-            if needs_a_look(new) || self.is_absent(new) {
+            if needs_a_look(new) || self.is_absent(new) || self.is_driven_out(new).is_some() {
                 self.keys.send(change.key.clone(), Duration::ZERO).await;
             }
         }
@@ -113,6 +116,7 @@ impl Scheduler {
     }
 
     fn forget(&self, uid: &str) -> bool {
+        self.driven.lock().remove(uid);
         self.cids.lock().remove(uid);
         self.cluster.lock().remove(uid)
     }
@@ -141,9 +145,27 @@ impl Scheduler {
             return;
         };
         self.absent.lock().remove(&change.key.name);
-        if self.cluster.lock().set_host(Host::of(node)) {
-            self.retry().await;
+        if !self.cluster.lock().set_host(Host::of(node)) {
+            return;
         }
+        let there = self.inventory.instances.list();
+        for instance in there.iter().filter(|one| node_of(one) == Some(&change.key.name)) {
+            match self.is_driven_out(instance) {
+                Some(_) => self.keys.send(Key::of(&**instance), Duration::ZERO).await,
+                None => drop(self.driven.lock().remove(uid(&instance.metadata))),
+            }
+        }
+        self.retry().await;
+    }
+
+    /// The taint of its node that an instance must leave for, and how long it may still stay.
+    fn is_driven_out(&self, instance: &VirtualMachineInstance) -> Option<(String, Duration)> {
+        if is_final(instance) || is_being_deleted(&instance.metadata) {
+            return None;
+        }
+        let cluster = self.cluster.lock();
+        let (taint, stay) = cluster.host(node_of(instance)?)?.driving_taint(&instance.spec.tolerations)?;
+        Some((taint.key.clone(), stay.unwrap_or_default()))
     }
 
     pub(crate) fn namespace_changed(&self, change: &Change<Namespace>) {
@@ -277,7 +299,7 @@ impl Scheduler {
     /// A guest whose node stays away cannot be running any more, as far as anybody can tell.
     async fn watch_node(&self, key: &Key, instance: &VirtualMachineInstance, node: &str) -> Result<(), Error> {
         if self.inventory.nodes.get(&Key::new("", node)).is_some() {
-            return Ok(());
+            return self.drive_out(key, instance).await;
         }
         let since = *self.absent.lock().entry(node.to_owned()).or_insert_with(Instant::now);
         if let Some(left) = NODE_GRACE.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
@@ -285,6 +307,27 @@ impl Scheduler {
             return Ok(());
         }
         self.fail(instance, "NodeGone", &format!("node {node} is gone")).await
+    }
+
+    /// Ends an instance whose node has a taint that it does not tolerate, or not any longer. Its machine starts it again
+    /// where it may be.
+    async fn drive_out(&self, key: &Key, instance: &VirtualMachineInstance) -> Result<(), Error> {
+        let Some((taint, stay)) = self.is_driven_out(instance) else { return Ok(()) };
+        let since = *self.driven.lock().entry(uid(&instance.metadata).to_owned()).or_insert_with(Instant::now);
+        if let Some(left) = stay.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+            self.keys.send(key.clone(), left).await;
+            return Ok(());
+        }
+        self.events.warning(instance, "TaintManagerEviction", &format!("the node's taint {taint} is not tolerated"));
+        let api: Api<VirtualMachineInstance> = Api::namespaced(self.client.clone(), namespace(&instance.metadata));
+        let this = Preconditions { uid: instance.metadata.uid.clone(), ..Preconditions::default() };
+        let params = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
+        let ended = api.delete(name(&instance.metadata), &params).await;
+        match ended {
+            // Another of that name is not ours to end.
+            Err(error) if failure::is_conflict(&error) || failure::is_not_found(&error) => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
     }
 
     async fn fail(&self, instance: &VirtualMachineInstance, reason: &str, message: &str) -> Result<(), Error> {

@@ -39,6 +39,10 @@ impl Cluster {
         self.hosts.remove(name);
     }
 
+    pub(crate) fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.get(name)
+    }
+
     pub(crate) fn has_host(&self, name: &str) -> bool {
         self.hosts.contains_key(name)
     }

@@ -1,5 +1,7 @@
 //! A node as the scheduler sees it.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Node, Taint, Toleration};
 
 use super::amounts::Amounts;
@@ -49,11 +51,40 @@ impl Host {
         self.taints.iter().filter(forbids).find(|taint| !is_tolerated(taint, tolerations))
     }
 
+    /// The taints that drive out a guest that runs here, and how long it may stay (None: not at all).
+    pub(crate) fn driving_taint(&self, tolerations: &[Toleration]) -> Option<(&Taint, Option<Duration>)> {
+        let drives = self.taints.iter().filter(|taint| taint.effect == "NoExecute");
+        let waits = |taint| (taint, stay(taint, tolerations));
+        let finite = drives.map(waits).filter_map(|(taint, stay)| match stay {
+            Stay::Ever => None,
+            Stay::For(time) => Some((taint, Some(time))),
+            Stay::Not => Some((taint, None)),
+        });
+        finite.min_by_key(|(_, stay)| *stay)
+    }
+
     /// How many taints would rather not have the guest here.
     pub(crate) fn discouraging_taints(&self, tolerations: &[Toleration]) -> usize {
         let discourages = |taint: &&Taint| taint.effect == "PreferNoSchedule";
         self.taints.iter().filter(discourages).filter(|taint| !is_tolerated(taint, tolerations)).count()
     }
+}
+
+/// How long a taint that drives out lets a guest stay.
+enum Stay {
+    Ever,
+    For(Duration),
+    Not,
+}
+
+/// The shortest of the times that tolerations give; for ever if none gives any.
+fn stay(taint: &Taint, tolerations: &[Toleration]) -> Stay {
+    let mut matching = tolerations.iter().filter(|toleration| tolerates(toleration, taint)).peekable();
+    if matching.peek().is_none() {
+        return Stay::Not;
+    }
+    let seconds = matching.filter_map(|toleration| toleration.toleration_seconds).min();
+    seconds.map_or(Stay::Ever, |seconds| Stay::For(Duration::from_secs(u64::try_from(seconds).unwrap_or_default())))
 }
 
 fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
@@ -122,6 +153,29 @@ mod tests {
         assert_eq!(tainted.forbidding_taint(&[]), None);
         assert_eq!(tainted.discouraging_taints(&[]), 1);
         assert_eq!(tainted.discouraging_taints(&tolerations(json!([{"operator": "Exists"}]))), 0);
+    }
+
+    #[test]
+    fn some_taints_drive_out_whoever_does_not_tolerate_them_for_ever() {
+        let tainted = host(json!({"taints": [{"key": "gone", "effect": "NoExecute"}]}));
+        let table = [
+            (json!([]), Some(None)),
+            (json!([{"operator": "Exists"}]), None),
+            (json!([{"key": "gone", "operator": "Exists", "tolerationSeconds": 5}]), Some(Some(5))),
+            (
+                json!([{"operator": "Exists"}, {"key": "gone", "operator": "Exists", "tolerationSeconds": 5}]),
+                Some(Some(5)),
+            ),
+            (json!([{"key": "gone", "operator": "Exists", "tolerationSeconds": -1}]), Some(Some(0))),
+            (json!([{"key": "other", "operator": "Exists"}]), Some(None)),
+        ];
+        for (list, expected) in table {
+            let tolerations = tolerations(list.clone());
+            let found = tainted.driving_taint(&tolerations).map(|(_, stay)| stay.map(|time| time.as_secs()));
+            assert_eq!(found, expected, "{list}");
+        }
+        let kept = host(json!({"taints": [{"key": "gone", "effect": "NoSchedule"}]}));
+        assert_eq!(kept.driving_taint(&[]), None);
     }
 
     #[test]
