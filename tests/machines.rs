@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use croft_testkit::{Client, Croft, WebSocket, eventually, eventually_within};
+use croft_testkit::{Client, Croft, StoreKind, WebSocket, eventually, eventually_within};
 use serde_json::{Value, json};
 
 pub const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -19,6 +19,14 @@ pub const BOOT: Duration = Duration::from_mins(4);
 
 /// How long a password may take to be checked before it is given again.
 const LOGIN: Duration = Duration::from_secs(70);
+
+/// What the small guest is told by cloud-init; its root has the password `turnip-7`.
+pub const USER_DATA: &str = "#cloud-config\n\
+    password: turnip-7\n\
+    chpasswd: {expire: false}\n\
+    ssh_pwauth: true\n\
+    write_files: [{path: /srv/told, content: hello}]\n\
+    runcmd: ['echo ran > /srv/ran', 'echo welcome > /var/www/index.html']\n";
 
 /// A machine without an operating system: it starts at once and does nothing.
 pub fn empty(name: &str) -> Value {
@@ -47,6 +55,46 @@ pub fn guest_image() -> Result<PathBuf> {
     Ok(image)
 }
 
+/// A node that has the small guest's image.
+pub async fn node_with_image() -> (Croft, Client) {
+    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
+    let client = server.client().expect("a client");
+    let image = guest_image().expect("the guest is built");
+    croft_ok(&server, &["image", "upload", "tiny", image.to_str().expect("a path")]).await.expect("uploaded");
+    (server, client)
+}
+
+/// The small guest with a root disk from the image, cloud-init and an address.
+pub fn guest(name: &str) -> Value {
+    let claim = json!([{
+        "metadata": {"name": format!("{name}-root"), "annotations": {"harvesterhci.io/imageId": "default/tiny"}},
+        "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": "longhorn-tiny",
+                 "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": name, "annotations": {"harvesterhci.io/volumeClaimTemplates": claim.to_string()}},
+        "spec": {"runStrategy": "RerunOnFailure", "template": {"spec": {
+            "terminationGracePeriodSeconds": 60,
+            "domain": {
+                "cpu": {"cores": 1}, "memory": {"guest": "192Mi"},
+                "devices": {
+                    "disks": [
+                        {"name": "root", "bootOrder": 1, "disk": {"bus": "virtio"}},
+                        {"name": "seed", "disk": {"bus": "virtio"}},
+                    ],
+                    "interfaces": [{"name": "default", "masquerade": {}}],
+                },
+            },
+            "networks": [{"name": "default", "pod": {}}],
+            "volumes": [
+                {"name": "root", "persistentVolumeClaim": {"claimName": format!("{name}-root")}},
+                {"name": "seed", "cloudInitNoCloud": {"userData": USER_DATA}},
+            ],
+        }}},
+    })
+}
+
 /// The QEMU of each instance that runs on this server's node, by the instance's uid.
 pub fn qemus(server: &Croft) -> BTreeMap<String, u32> {
     let vms = server.run_dir().map(|dir| dir.join("vms"));
@@ -61,6 +109,34 @@ pub fn qemus(server: &Croft) -> BTreeMap<String, u32> {
         }
     }
     found
+}
+
+/// What an instance's QEMU was started with.
+pub fn qemu_line(server: &Croft, instance: &Value) -> Vec<String> {
+    let uid = instance["metadata"]["uid"].as_str().unwrap_or_default();
+    let pid = qemus(server).get(uid).copied().expect("a QEMU");
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).expect("a command line");
+    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+/// What the events of an object say, machines and instances alike.
+pub async fn events_of(client: &Client, name: &str) -> Vec<String> {
+    let path = format!("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}");
+    let events = client.get(&path).await.expect("an answer").json();
+    let said = |event: &Value| format!("{}: {}", event["reason"], event["message"]);
+    events["items"].as_array().into_iter().flatten().map(said).collect()
+}
+
+/// Changes fields of an object as a merge patch does.
+pub fn merge(into: &mut Value, change: &Value) {
+    match (into, change) {
+        (Value::Object(into), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, change) => *into = change.clone(),
+    }
 }
 
 pub fn subresource(kind: &str, name: &str, sub: &str) -> String {
@@ -166,7 +242,21 @@ impl Shell {
 
 impl<T: Terminal> Shell<T> {
     /// Logs in where a guest boots or waits.
-    pub async fn on(mut stream: T, password: Option<&str>) -> Result<Self> {
+    pub async fn on(stream: T, password: Option<&str>) -> Result<Self> {
+        let mut shell = Self { stream, count: 0 };
+        shell.authenticate(password).await?;
+        Ok(shell)
+    }
+
+    /// Leaves, and logs in again with another password.
+    pub async fn log_in_again(&mut self, password: &str) -> Result<()> {
+        self.stream.send(b"exit\r").await?;
+        self.authenticate(Some(password)).await
+    }
+
+    /// Answers the next prompts on the console.
+    pub async fn authenticate(&mut self, password: Option<&str>) -> Result<()> {
+        let stream = &mut self.stream;
         let deadline = Instant::now() + BOOT;
         // A guest that is emulated on a busy machine may be slower than its own patience with the password.
         loop {
@@ -177,12 +267,11 @@ impl<T: Terminal> Shell<T> {
                 stream.send(format!("{password}\r").as_bytes()).await?;
             }
             match stream.expect("# ", LOGIN).await {
-                Ok(_) => break,
+                Ok(_) => return Ok(()),
                 Err(err) if Instant::now() > deadline => return Err(err),
                 Err(_) => stream.send(b"\r").await?,
             }
         }
-        Ok(Self { stream, count: 0 })
     }
 
     /// What a command prints, and its exit code.
@@ -206,4 +295,17 @@ impl<T: Terminal> Shell<T> {
         assert_eq!(code, 0, "{command}: {text}");
         text
     }
+}
+
+/// Looks again until the guest has noticed.
+pub async fn in_guest(shell: &mut Shell, command: &str, is_so: impl Fn(&str) -> bool) -> String {
+    let mut last = String::new();
+    for _ in 0..60 {
+        last = shell.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}")).0;
+        if is_so(&last) {
+            return last;
+        }
+        shell.ok("sleep 1").await;
+    }
+    panic!("{command} still says {last}");
 }

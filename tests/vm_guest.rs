@@ -3,70 +3,15 @@
 use std::time::Duration;
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, becomes, create, croft, croft_ok, guest_image, is_gone, is_true,
-    status_becomes, subresource,
+    BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, USER_DATA, becomes, create, croft, croft_ok, guest, in_guest,
+    is_gone, is_true, node_with_image, status_becomes, subresource,
 };
-use croft_testkit::{Client, Croft, StoreKind, eventually, eventually_within, rfb};
+use croft_testkit::{Client, Croft, StoreKind, eventually_within, rfb};
 use serde_json::{Value, json};
-
-const USER_DATA: &str = "#cloud-config\n\
-    password: turnip-7\n\
-    chpasswd: {expire: false}\n\
-    ssh_pwauth: true\n\
-    write_files: [{path: /srv/told, content: hello}]\n\
-    runcmd: ['echo ran > /srv/ran', 'echo welcome > /var/www/index.html']\n";
-
-async fn node_with_image() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    let image = guest_image().expect("the guest is built");
-    croft_ok(&server, &["image", "upload", "tiny", image.to_str().expect("a path")]).await.expect("uploaded");
-    (server, client)
-}
-
-/// The small guest with a root disk from the image, cloud-init and an address.
-fn guest(name: &str) -> Value {
-    let claim = json!([{
-        "metadata": {"name": format!("{name}-root"), "annotations": {"harvesterhci.io/imageId": "default/tiny"}},
-        "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", "storageClassName": "longhorn-tiny",
-                 "resources": {"requests": {"storage": "1Gi"}}},
-    }]);
-    json!({
-        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-        "metadata": {"name": name, "annotations": {"harvesterhci.io/volumeClaimTemplates": claim.to_string()}},
-        "spec": {"runStrategy": "RerunOnFailure", "template": {"spec": {
-            "terminationGracePeriodSeconds": 60,
-            "domain": {
-                "cpu": {"cores": 1}, "memory": {"guest": "192Mi"},
-                "devices": {
-                    "disks": [
-                        {"name": "root", "bootOrder": 1, "disk": {"bus": "virtio"}},
-                        {"name": "seed", "disk": {"bus": "virtio"}},
-                    ],
-                    "interfaces": [{"name": "default", "masquerade": {}}],
-                },
-            },
-            "networks": [{"name": "default", "pod": {}}],
-            "volumes": [
-                {"name": "root", "persistentVolumeClaim": {"claimName": format!("{name}-root")}},
-                {"name": "seed", "cloudInitNoCloud": {"userData": USER_DATA}},
-            ],
-        }}},
-    })
-}
 
 async fn put(client: &Client, kind: &str, name: &str, sub: &str, body: &Value) {
     let answer = client.put(&subresource(kind, name, sub), body).await.expect("an answer");
     assert!((200..300).contains(&answer.status), "{sub}: {} {}", answer.status, answer.text());
-}
-
-/// A stop that is over for the user may still be on its way out of the machine's requests.
-async fn start(client: &Client, name: &str) {
-    eventually(&format!("{name} starts"), async || {
-        let answer = client.put(&subresource("virtualmachines", name, "start"), &json!({})).await?;
-        if answer.status == 202 { Ok(()) } else { Err(anyhow::anyhow!("{}: {}", answer.status, answer.text())) }
-    })
-    .await;
 }
 
 /// One boot, and all that can be seen in it: a boot is what takes the time.
@@ -181,19 +126,6 @@ async fn hot_plug(client: &Client, shell: &mut Shell) {
     in_guest(shell, "ls /sys/block", |text| !text.contains("sd")).await;
 }
 
-/// Looks again until the guest has noticed.
-async fn in_guest(shell: &mut Shell, command: &str, is_so: impl Fn(&str) -> bool) -> String {
-    let mut last = String::new();
-    for _ in 0..60 {
-        last = shell.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}")).0;
-        if is_so(&last) {
-            return last;
-        }
-        shell.ok("sleep 1").await;
-    }
-    panic!("{command} still says {last}");
-}
-
 /// A disk grows while it is used.
 async fn expansion(client: &Client, shell: &mut Shell) {
     let before: u64 = shell.ok("cat /sys/block/vda/size").await.parse().expect("a number");
@@ -217,7 +149,7 @@ async fn verified_writes_over_a_restart(server: &Croft, client: &Client, mut she
     put(client, "virtualmachines", "web", "stop", &json!({})).await;
     status_becomes(client, "web", "Stopped").await;
     is_gone(client, &format!("{INSTANCES}/web")).await;
-    start(client, "web").await;
+    put(client, "virtualmachines", "web", "start", &json!({})).await;
     let mut shell = Shell::log_in(server, "web", Some("turnip-7")).await.expect("a shell");
     shell.ok("verified-write check /srv/file").await;
     // The instance is another, the machine is the same: cloud-init does not run again.
@@ -225,7 +157,7 @@ async fn verified_writes_over_a_restart(server: &Croft, client: &Client, mut she
     shell.ok("verified-write run /srv/file 100 >/dev/null").await;
     put(client, "virtualmachines", "web", "stop", &json!({"gracePeriod": 0})).await;
     status_becomes(client, "web", "Stopped").await;
-    start(client, "web").await;
+    put(client, "virtualmachines", "web", "start", &json!({})).await;
     let mut shell = Shell::log_in(server, "web", Some("turnip-7")).await.expect("a shell");
     shell.ok("verified-write check /srv/file").await;
 }

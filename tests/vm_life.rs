@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use croft_e2e::machines::{
-    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, qemus, status_becomes,
+    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, merge, qemus, status_becomes,
     subresource,
 };
 use croft_testkit::{Client, Croft, StoreKind, eventually, patience};
@@ -301,17 +301,6 @@ async fn nonsense_is_refused_with_a_reason() {
         assert!(answer.text().contains(expected), "{what}: {}", answer.text());
     }
     assert_eq!(client.get(MACHINES).await.expect("an answer").json()["items"], json!([]));
-}
-
-fn merge(into: &mut Value, change: &Value) {
-    match (into, change) {
-        (Value::Object(into), Value::Object(change)) => {
-            for (key, value) in change {
-                merge(into.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (into, change) => *into = change.clone(),
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
