@@ -18,6 +18,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::claims::Claims;
+use crate::data_catalog::DataCatalog;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -34,6 +35,13 @@ pub(crate) struct Inventory {
     pub(crate) priorities: Cache<PriorityClass>,
     pub(crate) namespaces: Cache<Namespace>,
     pub(crate) settings: Cache<Setting>,
+}
+
+/// Those who are told of disks besides machines and the scheduler.
+#[derive(Clone)]
+pub(crate) struct DiskWatchers {
+    pub(crate) claims: Arc<VolumeClaims>,
+    pub(crate) catalog: Arc<DataCatalog>,
 }
 
 impl Inventory {
@@ -60,11 +68,11 @@ impl Inventory {
         client: &Client,
         machines: &Arc<Machines>,
         scheduler: &Arc<Scheduler>,
-        claims: &Arc<VolumeClaims>,
+        disks: &DiskWatchers,
         tasks: &mut Tasks,
     ) {
         let all = || (client.clone(), Arc::clone(machines), Arc::clone(scheduler));
-        let ((client, told, _), also_told) = (all(), Arc::clone(claims));
+        let ((client, told, _), also_told) = (all(), Arc::clone(&disks.claims));
         tasks.spawn(each(client, self.machines.clone(), move |change| {
             let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));
             async move {
@@ -81,9 +89,9 @@ impl Inventory {
             }
         }));
         let (client, machines, scheduler) = all();
-        tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, claims)));
+        tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, disks)));
         let (client, machines, scheduler) = all();
-        tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, claims)));
+        tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, disks)));
         let (client, _, told) = all();
         tasks.spawn(each(client, self.nodes.clone(), move |change| {
             let told = Arc::clone(&told);
@@ -96,8 +104,14 @@ impl Inventory {
         }));
         let (client, _, scheduler) = all();
         tasks.spawn(each(client, self.volumes.clone(), retry(scheduler)));
-        let (client, _, scheduler) = all();
-        tasks.spawn(each(client, self.classes.clone(), retry(scheduler)));
+        let ((client, _, told), catalog) = (all(), Arc::clone(&disks.catalog));
+        tasks.spawn(each(client, self.classes.clone(), move |change| {
+            let (told, catalog) = (Arc::clone(&told), Arc::clone(&catalog));
+            async move {
+                told.retry().await;
+                catalog.class_changed(&change.key).await;
+            }
+        }));
         let (client, _, scheduler) = all();
         tasks.spawn(each(client, self.networks.clone(), retry(scheduler)));
         let (client, ..) = all();
@@ -110,16 +124,17 @@ impl Inventory {
 fn claim_changed<K>(
     machines: Arc<Machines>,
     scheduler: Arc<Scheduler>,
-    claims: &Arc<VolumeClaims>,
+    disks: &DiskWatchers,
 ) -> impl Fn(Change<K>) -> BoxFuture<'static, ()> + Send + use<K> {
-    let claims = Arc::clone(claims);
+    let disks = disks.clone();
     move |change| {
         let (machines, scheduler, key) = (Arc::clone(&machines), Arc::clone(&scheduler), change.key);
-        let claims = Arc::clone(&claims);
+        let disks = disks.clone();
         async move {
             scheduler.retry().await;
             machines.claim_changed(&key).await;
-            claims.claim_changed(&key).await;
+            disks.claims.claim_changed(&key).await;
+            disks.catalog.claim_changed(&key).await;
         }
         .boxed()
     }

@@ -4,8 +4,8 @@
 //! [`token_secret`], [`orphaned_pod`], [`cluster_role_aggregation`] and [`crd_cleanup`]. They read metadata alone wherever that is enough,
 //! and keep no copies of objects.
 //!
-//! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node). They
-//! decide in pure functions from the copies in [`inventory`].
+//! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
+//! [`volume_claims`] and [`data_catalog`]. They decide in pure functions from the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
@@ -13,6 +13,7 @@ mod claims;
 mod cluster_role_aggregation;
 mod content;
 mod crd_cleanup;
+mod data_catalog;
 mod discovery;
 mod garbage_collector;
 mod inventory;
@@ -26,12 +27,15 @@ mod token_secret;
 mod virtual_machine;
 mod volume_claims;
 
+use std::sync::Arc;
+
 use croft_reconcile::{Events, Tasks};
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::inventory::Inventory;
+use crate::data_catalog::DataCatalog;
+use crate::inventory::{DiskWatchers, Inventory};
 use crate::objects::Everything;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
@@ -67,8 +71,11 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
     let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
     let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events);
+    let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
-    inventory.follow(client, &machines, &scheduler, &claims, &mut watches);
+    catalog.follow(&mut watches);
+    let told_of_disks = DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog) };
+    inventory.follow(client, &machines, &scheduler, &told_of_disks, &mut watches);
     watches.spawn(told);
     let stopped = stop.clone();
     tasks.spawn(async move {
@@ -85,4 +92,5 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     tasks.spawn(machines.run(machine_keys, stop.clone()));
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
     tasks.spawn(claims.run(claim_keys, stop.clone()));
+    tasks.spawn(catalog.run(catalog_keys, stop.clone()));
 }
