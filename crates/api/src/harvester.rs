@@ -51,6 +51,7 @@ kind! {
     /// A disk of a node.
     BlockDevice, "harvesterhci.io", "v1beta1", "blockdevices", NamespaceResourceScope {
         spec: BlockDeviceSpec,
+        #[serde(default)]
         status: BlockDeviceStatus,
     }
 }

@@ -14,8 +14,10 @@ pub use signature::Signature;
 const SYS_BLOCK: &str = "/sys/class/block";
 /// `size` is in these, whatever the device's own are.
 const SECTOR: u64 = 512;
-/// Made by software, or no place for a pool.
-const IGNORED: [&str; 10] = ["loop", "ram", "zram", "sr", "fd", "nbd", "dm-", "md", "drbd", "zd"];
+/// No place for a pool.
+const IGNORED: [&str; 4] = ["ram", "zram", "sr", "fd"];
+/// Made by software of other devices or files: whoever made them knows what they are for.
+const MADE: [&str; 6] = ["loop", "nbd", "dm-", "md", "drbd", "zd"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
@@ -89,16 +91,21 @@ impl Device {
     pub fn is_used(&self) -> bool {
         !self.mounts.is_empty() || self.is_swap || !self.holders.is_empty()
     }
+
+    /// Whether software has made it, such as a RAID or a logical volume. Those are not among [`devices`], but can be named.
+    pub fn is_made(&self) -> bool {
+        MADE.iter().any(|made| self.name.starts_with(made))
+    }
 }
 
-/// The host's disks and their partitions, by name. Those that vanish meanwhile, or have no size, are left out.
+/// The host's own disks and their partitions, by name. Those that vanish meanwhile, or have no size, are left out.
 pub fn devices() -> Result<Vec<Device>, DeviceError> {
     let mounted = mounts().map_err(DeviceError::List)?;
     let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
     let mut found = Vec::new();
     for entry in fs::read_dir(SYS_BLOCK).map_err(DeviceError::List)? {
         let name = entry.map_err(DeviceError::List)?.file_name().to_string_lossy().into_owned();
-        if IGNORED.iter().any(|ignored| name.starts_with(ignored)) {
+        if IGNORED.iter().chain(&MADE).any(|ignored| name.starts_with(ignored)) {
             continue;
         }
         match describe(&name, &mounted, &swaps) {

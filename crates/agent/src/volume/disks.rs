@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::{BlockDevice, Condition};
-use croft_block::{Device, Pool, PoolError, devices};
+use croft_block::{Backing, Device, Pool, PoolError, devices};
 use croft_meta::Chain;
 use croft_reconcile::failure::is_conflict;
 use croft_reconcile::{Cache, Keys, Source};
@@ -20,7 +20,7 @@ use kube::{Api, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use super::pools::Added;
-use super::{Inner, Work, blocking};
+use super::{DEFAULT_POOL, Inner, Work, blocking};
 use crate::MANAGER;
 
 /// Where Harvester keeps these objects.
@@ -39,12 +39,16 @@ impl Inner {
         futures::pin_mut!(changes);
         let mut timer = tokio::time::interval(LOOK);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut volumes = self.changes.subscribe();
         let mut is_synced = false;
         loop {
+            let is_leaving = self.pools.is_any_leaving();
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = timer.tick() => self.tell_health(),
                 _ = changes.next() => {}
+                // Whoever waits for a disk to be free need not wait for the next look.
+                _ = volumes.changed(), if is_leaving => {}
                 () = cache.synced(), if !is_synced => is_synced = true,
             }
             if is_synced && self.look_at_disks(&cache).await {
@@ -70,7 +74,7 @@ impl Inner {
         let ours: Vec<Arc<BlockDevice>> =
             objects.into_iter().filter(|object| object.spec.node_name == self.node_name).collect();
         let mut has_added = self.look_at_default(&ours).await;
-        let mut seen = HashSet::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for device in found.iter().filter(|device| describe::is_shown(device)) {
             let object = find_or_new(&ours, &self.node_name, device);
             seen.insert(object.name_any());
@@ -78,11 +82,29 @@ impl Inner {
         }
         let default = describe::default_name(&self.node_name);
         for object in ours.iter().filter(|object| !seen.contains(&object.name_any()) && object.name_any() != default) {
+            if let Some(device) = named_device(object).await {
+                has_added |= self.look_at_disk(BlockDevice::clone(object), &device).await;
+                continue;
+            }
             let mut gone = BlockDevice::clone(object);
             "Inactive".clone_into(&mut gone.status.state);
+            begin(&mut gone);
             self.write_disk(&gone, Some(object)).await;
         }
+        seen.extend(ours.iter().map(|object| object.name_any()));
+        self.look_at_forgotten(&seen).await;
         has_added
+    }
+
+    /// A pool whose object was deleted gets one again, which asks for its end.
+    async fn look_at_forgotten(&self, known: &HashSet<String>) {
+        for pool in self.pools.all().iter().filter(|pool| pool.id() != DEFAULT_POOL && !known.contains(pool.id())) {
+            let Backing::Device(path) = pool.backing().clone() else { continue };
+            let Ok(device) = blocking(move || croft_block::inspect(&path)).await else { continue };
+            let mut object = describe::new_object(NAMESPACE, &self.node_name, &device);
+            object.metadata.name = Some(pool.id().to_owned());
+            self.look_at_disk(object, &device).await;
+        }
     }
 
     /// The pool that the node always has is shown like one that was added; there is nothing to decide about it.
@@ -99,11 +121,12 @@ impl Inner {
     }
 
     /// Brings one disk to what its object asks for, and says how it is.
-    pub(super) async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
+    async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
         let before = object.clone();
         let name = object.name_any();
         let is_wanted = object.spec.provision == Some(true);
         let pool = self.pools.get(&name);
+        begin(&mut object);
         describe::update(&mut object, device);
         let mut has_added = false;
         match (is_wanted, pool) {
@@ -207,8 +230,25 @@ impl Inner {
     }
 }
 
+/// One that an administrator has made says nothing yet.
+fn begin(object: &mut BlockDevice) {
+    if object.status.provision_phase.is_empty() {
+        UNPROVISIONED.clone_into(&mut object.status.provision_phase);
+    }
+}
+
+/// The device that an administrator has named in an object of their own, if it is one that software has made. All others
+/// have objects, under names of ours.
+async fn named_device(object: &BlockDevice) -> Option<Device> {
+    let path = std::path::PathBuf::from(&object.spec.dev_path);
+    let found = path.clone();
+    let device = blocking(move || croft_block::inspect(&found)).await.ok()?;
+    // By the name that they gave it: the kernel's may be another after a restart.
+    device.is_made().then_some(Device { path, ..device })
+}
+
 /// The object of a disk, or the one that it should have.
-pub(super) fn find_or_new(objects: &[Arc<BlockDevice>], node: &str, device: &Device) -> BlockDevice {
+fn find_or_new(objects: &[Arc<BlockDevice>], node: &str, device: &Device) -> BlockDevice {
     match describe::find(objects, device) {
         Some(object) => BlockDevice::clone(object),
         None => describe::new_object(NAMESPACE, node, device),

@@ -63,6 +63,11 @@ impl Pools {
         self.added.write().remove(id);
     }
 
+    /// Whether a disk waits for its last volume to go.
+    pub(super) fn is_any_leaving(&self) -> bool {
+        self.added.read().values().any(|added| added.is_leaving)
+    }
+
     pub(super) fn all(&self) -> Vec<Arc<Pool>> {
         let added = self.added.read();
         let added = added.values().map(|added| Arc::clone(&added.pool));
