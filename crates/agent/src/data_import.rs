@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_api::cdi::filling::{POD_PHASE, is_filled, is_upload_target, wants_preallocation};
 use croft_api::cdi::{DataVolume, DataVolumeStatus, StorageProfile};
 use croft_image::{ImportError, Limits, Options};
 use croft_meta::Chain;
@@ -33,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use crate::MANAGER;
 use crate::image::{Images, make_dir, work_dir};
 use crate::volume::{AttachedVolume, Volumes};
-use claim::{POD_PHASE, is_bound, is_filled, is_upload_target};
+use claim::{Filling, is_bound};
 use source::{Failed, Resolved};
 use status::Step;
 
@@ -204,7 +205,9 @@ impl Inner {
         };
         match result {
             Ok(()) => {
-                self.mark(key, "Succeeded", false).await?;
+                if let Err(error) = self.finish(key, claim, &attached).await? {
+                    return self.failed(key, volume, &error.into(), resolved).await;
+                }
                 self.events.normal(volume, status::succeeded_reason(resolved.kind()), "the claim is filled");
                 self.tell(key, volume, &Step::Succeeded(resolved.kind())).await
             }
@@ -258,7 +261,11 @@ impl Inner {
             }
             _ => None,
         };
-        let wanted = match claim::build(volume, profile.as_ref(), source_size, matches!(resolved, Resolved::Upload)) {
+        let filling = Filling {
+            is_upload: matches!(resolved, Resolved::Upload),
+            is_preallocated: volume.spec.preallocation.unwrap_or_else(|| self.images.settings().preallocates()),
+        };
+        let wanted = match claim::build(volume, profile.as_ref(), source_size, filling) {
             Ok(wanted) => wanted,
             Err(message) => return Ok(Err(Failed { message, may_pass: matches!(resolved, Resolved::Claim(_)) })),
         };
@@ -283,14 +290,32 @@ impl Inner {
             return Ok(());
         }
         self.volumes.attach(&key.namespace, &key.name).map_err(|error| Error::NotYet(Chain(&error).to_string()))?;
-        self.mark(key, "Running", true).await
+        self.mark(key, &claim::offered()).await
+    }
+
+    /// The content is there: its blocks are taken if that is asked for, and then it is said to be filled. The inner error is
+    /// the pool's.
+    async fn finish(
+        &self,
+        key: &Key,
+        claim: &PersistentVolumeClaim,
+        attached: &AttachedVolume,
+    ) -> Result<Result<(), ImportError>, Error> {
+        let is_preallocated = wants_preallocation(claim) && !attached.is_block;
+        if is_preallocated {
+            let path = attached.path.clone();
+            let taken = tokio::task::spawn_blocking(move || croft_image::preallocate(&path)).await;
+            if let Err(error) = taken.map_err(|_| ImportError::Panicked).flatten() {
+                return Ok(Err(error));
+            }
+        }
+        self.mark(key, &claim::filled(is_preallocated)).await.map(Ok)
     }
 
     /// Tells those who wait for the claim, as CDI's pods would.
-    async fn mark(&self, key: &Key, phase: &str, is_ready: bool) -> Result<(), Error> {
-        let change = claim::mark(phase, is_ready);
+    async fn mark(&self, key: &Key, change: &Value) -> Result<(), Error> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &key.namespace);
-        let patched = api.patch(&key.name, &params(), &Patch::Merge(&change)).await?;
+        let patched = api.patch(&key.name, &params(), &Patch::Merge(change)).await?;
         self.claims.insert(key.clone(), patched);
         Ok(())
     }

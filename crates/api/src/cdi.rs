@@ -1,5 +1,6 @@
 //! cdi.kubevirt.io/v1beta1: disks that are filled from somewhere.
 
+pub mod filling;
 mod types;
 
 pub use types::*;

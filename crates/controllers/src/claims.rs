@@ -1,5 +1,6 @@
 //! What the disks of a machine still wait for.
 
+use croft_api::cdi::filling::is_being_filled;
 use croft_api::cdi::{DataVolume, DataVolumeCondition};
 use croft_api::kubevirt::{DataVolumeTemplateSpec, Volume};
 use croft_reconcile::{Cache, Key};
@@ -117,6 +118,7 @@ fn state(claim: Option<&PersistentVolumeClaim>, data_volume: Option<&DataVolume>
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
     match (phase, volume) {
+        ("Bound", Some(_)) if is_being_filled(claim) => Disk::Filling,
         ("Bound", Some(volume)) => Disk::Ready(volume),
         ("Lost", _) => {
             Disk::Failed(format!("the volume of claim {} is lost", claim.metadata.name.as_deref().unwrap_or_default()))

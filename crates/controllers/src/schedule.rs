@@ -217,7 +217,8 @@ impl Scheduler {
             Readiness::Ready(guest, unbound) => (*guest, unbound),
             Readiness::Waiting(why) => {
                 tracing::debug!(instance = %key, why, "waits for a node");
-                return Ok(());
+                let waiting = binding::waiting(instance, &why, this_second());
+                return Ok(self.write(instance, &waiting).await?);
             }
             Readiness::Missing { reason, message } => return self.tell_missing(key, instance, reason, &message).await,
         };

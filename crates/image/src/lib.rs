@@ -33,6 +33,6 @@ pub use export::export;
 pub use fetch::{Credentials, Proxy, Transport};
 pub use format::{Format, FormatError, Inspected, inspect};
 pub use import::{Imported, Limits, Options, Progress, ProgressFn, import_file, import_stream, import_url};
-pub use place::{grow, place};
+pub use place::{grow, place, preallocate};
 pub use unpack::Compression;
 pub use work::{forget, sweep};

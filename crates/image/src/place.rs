@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{SeekFrom, ioctl_ficlone, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, ioctl_ficlone, seek};
 use rustix::io::Errno;
 
 use crate::error::ImportError;
@@ -41,6 +41,20 @@ pub fn grow(path: &Path, size: u64) -> Result<(), ImportError> {
         file.set_len(size).and_then(|()| file.sync_all()).map_err(ImportError::file("grow", path))?;
     }
     Ok(())
+}
+
+/// Takes all blocks of the file at once, its own: what is written to it later cannot fail for want of space.
+pub fn preallocate(path: &Path) -> Result<(), ImportError> {
+    let file = File::options().write(true).open(path).map_err(ImportError::file("open", path))?;
+    let size = length(&file, path)?;
+    let take = |flags| rustix::fs::fallocate(&file, flags, 0, size);
+    let taken = match take(FallocateFlags::UNSHARE_RANGE) {
+        // A file system that shares no blocks need not know how to end it.
+        Err(Errno::OPNOTSUPP | Errno::INVAL) => take(FallocateFlags::empty()),
+        other => other,
+    };
+    let synced = taken.map_err(io::Error::from).and_then(|()| file.sync_all());
+    synced.map_err(ImportError::file("take the blocks of", path))
 }
 
 fn length(file: &File, path: &Path) -> Result<u64, ImportError> {

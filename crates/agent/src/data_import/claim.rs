@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use croft_api::cdi::filling::{POD_PHASE, POPULATED_FOR, PREALLOCATED, PREALLOCATION_REQUESTED, UPLOAD_TARGET};
 use croft_api::cdi::{DataVolume, StorageProfile, StorageSpec};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -10,27 +11,10 @@ use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-pub(super) const POD_PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 const POD_READY: &str = "cdi.kubevirt.io/storage.pod.ready";
-const UPLOAD_TARGET: &str = "cdi.kubevirt.io/storage.upload.target";
 const CONTENT_TYPE: &str = "cdi.kubevirt.io/storage.contentType";
-const POPULATED_FOR: &str = "cdi.kubevirt.io/storage.populatedFor";
 const RUNNING: &str = "cdi.kubevirt.io/storage.condition.running";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-pub(super) fn is_upload_target(claim: &PersistentVolumeClaim) -> bool {
-    claim.annotations().contains_key(UPLOAD_TARGET)
-}
-
-pub(super) fn is_filled(claim: &PersistentVolumeClaim) -> bool {
-    let annotations = claim.annotations();
-    annotations.get(POD_PHASE).is_some_and(|phase| phase == "Succeeded") || annotations.contains_key(POPULATED_FOR)
-}
-
-/// Something of CDI's is to fill it, and has not yet.
-pub(super) fn is_being_filled(claim: &PersistentVolumeClaim) -> bool {
-    claim.annotations().contains_key(POD_PHASE) && !is_filled(claim)
-}
 
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
@@ -47,13 +31,24 @@ pub(super) fn belongs_to(claim: &PersistentVolumeClaim, volume: &DataVolume) -> 
         || claim.annotations().get(POPULATED_FOR).is_some_and(|name| *name == volume.name_any())
 }
 
-pub(super) fn mark(phase: &str, is_ready: bool) -> Value {
-    let is_done = phase == "Succeeded";
+/// What is said of a claim that can be uploaded into.
+pub(super) fn offered() -> Value {
     json!({ "metadata": { "annotations": {
-        POD_PHASE: phase,
-        POD_READY: is_ready.to_string(),
-        RUNNING: (!is_done).to_string(),
-        format!("{RUNNING}.reason"): if is_done { "Completed" } else { "Pod is running" },
+        POD_PHASE: "Running",
+        POD_READY: "true",
+        RUNNING: "true",
+        format!("{RUNNING}.reason"): "Pod is running",
+    } } })
+}
+
+/// What is said of a claim that is filled.
+pub(super) fn filled(is_preallocated: bool) -> Value {
+    json!({ "metadata": { "annotations": {
+        POD_PHASE: "Succeeded",
+        POD_READY: "false",
+        RUNNING: "false",
+        format!("{RUNNING}.reason"): "Completed",
+        PREALLOCATED: is_preallocated.then_some("true"),
     } } })
 }
 
@@ -63,12 +58,20 @@ pub(super) fn class_of(volume: &DataVolume) -> Option<String> {
     by_claim.or_else(|| spec.storage.as_ref()?.storage_class_name.clone()).filter(|name| !name.is_empty())
 }
 
+/// How a claim is filled, as far as its annotations tell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Filling {
+    pub(super) is_upload: bool,
+    /// All its blocks are taken from the pool when it is filled.
+    pub(super) is_preallocated: bool,
+}
+
 /// The claim that a DataVolume asks for, of the same name. `source_size` is how large what it copies is.
 pub(super) fn build(
     volume: &DataVolume,
     profile: Option<&StorageProfile>,
     source_size: Option<u64>,
-    is_upload: bool,
+    filling: Filling,
 ) -> Result<PersistentVolumeClaim, String> {
     let mut spec = match (&volume.spec.pvc, &volume.spec.storage) {
         (Some(claim), _) => claim.clone(),
@@ -87,7 +90,7 @@ pub(super) fn build(
         name: volume.metadata.name.clone(),
         namespace: volume.metadata.namespace.clone(),
         labels: Some(labels(volume)),
-        annotations: Some(annotations(volume, is_upload)),
+        annotations: Some(annotations(volume, filling)),
         owner_references: Some(vec![owner]),
         ..ObjectMeta::default()
     };
@@ -101,14 +104,20 @@ fn labels(volume: &DataVolume) -> BTreeMap<String, String> {
 }
 
 /// The DataVolume's own go along: one of them may name an image.
-fn annotations(volume: &DataVolume, is_upload: bool) -> BTreeMap<String, String> {
+fn annotations(volume: &DataVolume, filling: Filling) -> BTreeMap<String, String> {
     let mut annotations = volume.annotations().clone();
-    annotations.remove(LAST_APPLIED);
+    // Not what is said of claims by us.
+    for own in [LAST_APPLIED, POPULATED_FOR, PREALLOCATED] {
+        annotations.remove(own);
+    }
     let content = volume.spec.content_type.clone().filter(|kind| !kind.is_empty());
     annotations.insert(CONTENT_TYPE.to_owned(), content.unwrap_or_else(|| "kubevirt".to_owned()));
     annotations.insert(POD_PHASE.to_owned(), "Pending".to_owned());
-    if is_upload {
+    if filling.is_upload {
         annotations.insert(UPLOAD_TARGET.to_owned(), String::new());
+    }
+    if filling.is_preallocated {
+        annotations.insert(PREALLOCATION_REQUESTED.to_owned(), "true".to_owned());
     }
     annotations
 }
@@ -133,6 +142,8 @@ fn from_storage(storage: &StorageSpec, profile: Option<&StorageProfile>) -> Pers
 
 #[cfg(test)]
 mod tests {
+    use croft_api::cdi::filling::{is_being_filled, is_upload_target, wants_preallocation};
+
     use super::*;
 
     fn volume(spec: &Value) -> DataVolume {
@@ -147,7 +158,7 @@ mod tests {
             "status": {"claimPropertySets": [{"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem"}]} }))
         .unwrap();
         let plain = volume(&json!({ "storage": {"resources": {"requests": {"storage": "1Gi"}}} }));
-        let claim = build(&plain, None, None, false).unwrap();
+        let claim = build(&plain, None, None, Filling::default()).unwrap();
         let spec = claim.spec.clone().unwrap();
         assert_eq!(
             (spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()),
@@ -156,7 +167,10 @@ mod tests {
         assert!(belongs_to(&claim, &plain) && is_being_filled(&claim) && !is_upload_target(&claim));
         assert_eq!(claim.annotations()["harvesterhci.io/imageId"], "ns/image");
         assert!(!claim.annotations().contains_key(LAST_APPLIED));
-        let spec = build(&plain, Some(&profile), None, true).unwrap().spec.unwrap();
+        let filling = Filling { is_upload: true, is_preallocated: true };
+        let claim = build(&plain, Some(&profile), None, filling).unwrap();
+        assert!(is_upload_target(&claim) && wants_preallocation(&claim));
+        let spec = claim.spec.unwrap();
         assert_eq!(
             (spec.access_modes.unwrap().join(","), spec.volume_mode.unwrap()),
             ("ReadWriteOnce".into(), "Filesystem".into())
@@ -166,8 +180,8 @@ mod tests {
     #[test]
     fn the_size_may_be_that_of_the_source() {
         let volume = volume(&json!({ "storage": {} }));
-        assert!(build(&volume, None, None, false).unwrap_err().contains("how large"));
-        let claim = build(&volume, None, Some(1 << 30), false).unwrap();
+        assert!(build(&volume, None, None, Filling::default()).unwrap_err().contains("how large"));
+        let claim = build(&volume, None, Some(1 << 30), Filling::default()).unwrap();
         let requests = claim.spec.unwrap().resources.unwrap().requests.unwrap();
         assert_eq!(requests["storage"].0, "1073741824");
     }

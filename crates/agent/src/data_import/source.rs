@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_api::cdi::filling::is_being_filled;
 use croft_api::cdi::{DataSource, DataSourceSource, DataVolume, DataVolumeSourceHttp, DataVolumeSourceRegistry};
 use croft_image::oci::{self, Access, Platform, PullError, Reference};
 use croft_image::{ImportError, Options, Progress, Transport};
@@ -12,7 +13,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::watch;
 
 use super::status::{Kind, Step};
-use super::{Inner, claim, place};
+use super::{Inner, place};
 use crate::image::settings;
 use crate::volume::AttachedVolume;
 
@@ -258,7 +259,7 @@ impl Inner {
     }
 
     async fn copy(&self, source: &Key, attached: &AttachedVolume) -> Result<(), Failed> {
-        if self.claims.get(source).is_some_and(|claim| claim::is_being_filled(&claim)) {
+        if self.claims.get(source).is_some_and(|claim| is_being_filled(&claim)) {
             return Err(Failed::for_now(format!("claim {source} is still being filled")));
         }
         let from = self.volumes.attach(&source.namespace, &source.name);

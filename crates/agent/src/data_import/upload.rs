@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use croft_api::cdi::filling::{is_filled, is_upload_target};
 use croft_image::Imported;
 use croft_meta::Chain;
 use croft_reconcile::{Key, failure};
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 
-use super::claim::{is_archive, is_filled, is_upload_target};
+use super::claim::is_archive;
 use super::{DataImports, Inner, place};
 use crate::image::TransferError;
 
@@ -45,8 +46,8 @@ impl DataImports {
         let imported = imported.inspect_err(|error| {
             inner.events.warning(&*claim, "UploadFailed", &Chain(error).to_string());
         })?;
-        place(staged, attached.path).await?;
-        inner.mark(&key, "Succeeded", false).await?;
+        place(staged, attached.path.clone()).await?;
+        inner.finish(&key, &claim, &attached).await??;
         inner.events.normal(&*claim, "UploadSucceeded", "Upload Successful");
         Ok(imported)
     }

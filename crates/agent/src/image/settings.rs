@@ -38,6 +38,11 @@ impl Settings {
         }
     }
 
+    /// Whether DataVolumes that do not say take all their blocks at once.
+    pub(crate) fn preallocates(&self) -> bool {
+        self.cdi.get(&Key::new("", "config")).is_some_and(|config| config.spec.preallocation == Some(true))
+    }
+
     /// To registries, with these credentials.
     pub(crate) fn access(&self, credentials: Option<Credentials>) -> Access {
         let config = self.cdi.get(&Key::new("", "config"));

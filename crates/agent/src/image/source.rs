@@ -118,6 +118,9 @@ impl Inner {
         let (namespace, claim) = (namespace.unwrap_or_default(), image.spec.pvc_name.clone().unwrap_or_default());
         let attached = self.volumes.attach(&namespace, &claim);
         let attached = attached.map_err(|error| Failed::for_now(Chain(&error).to_string()))?;
+        if attached.is_being_filled {
+            return Err(Failed::for_now(format!("claim {namespace}/{claim} is still being filled")));
+        }
         self.copy(&attached.path, uid).await
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Medium {
     pub(super) block_bytes: Option<u32>,
     /// Whether QEMU can use io_uring on this node.
     pub(super) has_io_uring: bool,
+    /// Its blocks were taken from the pool at once; the guest does not give them back.
+    pub(super) is_preallocated: bool,
 }
 
 /// What is behind an interface.

@@ -198,6 +198,7 @@ pub(super) fn medium(host: &Host, opened: Opened, set: impl FnOnce(&Opened) -> u
         is_direct: opened.is_direct,
         block_bytes: opened.block_bytes,
         has_io_uring: host.accelerator.has_io_uring(),
+        is_preallocated: opened.claim.as_ref().and_then(|claim| claim.preallocated) == Some(true),
     };
     (medium, opened.fd)
 }

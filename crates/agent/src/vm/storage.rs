@@ -21,6 +21,10 @@ impl Storage for Volumes {
                 _ => Lacking::Ever { message },
             }
         })?;
+        if attached.is_being_filled {
+            let message = format!("claim {namespace}/{claim} is still being filled");
+            return Err(Lacking::Yet { reason: "VolumeNotFilled", message });
+        }
         Ok(Attached {
             path: attached.path,
             size_bytes: attached.size_bytes,

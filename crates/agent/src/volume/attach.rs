@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::{fs, io};
 
+use croft_api::cdi::filling;
 use croft_api::kubevirt::PersistentVolumeClaimInfo;
 use croft_reconcile::Key;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -22,6 +23,8 @@ pub struct AttachedVolume {
     /// Whether it is a block device of the host; else it is a raw file.
     pub is_block: bool,
     pub is_read_only: bool,
+    /// Its content is still on its way: not for machines, and not to be copied.
+    pub is_being_filled: bool,
     pub claim_info: PersistentVolumeClaimInfo,
 }
 
@@ -72,7 +75,9 @@ impl Volumes {
         let (path, size_bytes, is_block) = inner.locate(&key, &volume)?;
         let modes = claim.spec.as_ref().and_then(|spec| spec.access_modes.clone()).unwrap_or_default();
         let is_read_only = !modes.is_empty() && modes.iter().all(|mode| mode == "ReadOnlyMany");
-        Ok(AttachedVolume { path, size_bytes, is_block, is_read_only, claim_info: info(&claim, modes) })
+        let is_being_filled = filling::is_being_filled(&claim);
+        let claim_info = info(&claim, modes);
+        Ok(AttachedVolume { path, size_bytes, is_block, is_read_only, is_being_filled, claim_info })
     }
 }
 
@@ -86,7 +91,7 @@ fn info(claim: &PersistentVolumeClaim, access_modes: Vec<String>) -> PersistentV
         capacity: claim.status.as_ref().and_then(|status| status.capacity.clone()).unwrap_or_default(),
         requests: requests.unwrap_or_default(),
         filesystem_overhead: Some("0".to_owned()),
-        ..PersistentVolumeClaimInfo::default()
+        preallocated: filling::is_preallocated(claim).then_some(true),
     }
 }
 

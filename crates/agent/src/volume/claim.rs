@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use croft_api::cdi::filling::is_being_filled;
 use croft_block::{Pool, VolumeError};
 use croft_meta::Chain;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
@@ -293,6 +294,9 @@ impl Inner {
         let Some(from) = self.claims.get(source) else {
             return refused(format!("there is no claim {source} to clone"));
         };
+        if is_being_filled(&from) {
+            return refused(format!("claim {source} is still being filled"));
+        }
         let mode = |claim: &PersistentVolumeClaim| claim.spec.as_ref().and_then(|spec| spec.volume_mode.clone());
         if mode(&from) != mode(claim) {
             return refused(format!("claim {source} has another volumeMode"));

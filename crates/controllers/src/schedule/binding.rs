@@ -36,6 +36,11 @@ pub(super) fn bound(
     status.vsock_cid = vsock_cid.or(status.vsock_cid);
     let obsolete = [condition::POD_SCHEDULED, condition::SYNCHRONIZED, condition::PROVISIONING];
     status.conditions.retain(|condition| !obsolete.contains(&condition.type_.as_str()));
+    if status.conditions.iter().any(|condition| condition.type_ == condition::DATA_VOLUMES_READY) {
+        let mut ready = of(condition::DATA_VOLUMES_READY, "AllDVsReady", "All of the VMI's DVs are bound and ready");
+        "True".clone_into(&mut ready.status);
+        set(&mut bound, ready, now);
+    }
     set(&mut bound, of(condition::READY, "GuestNotRunning", "Guest VM is not reported as running"), now);
     bound
 }
@@ -50,6 +55,13 @@ pub(super) fn unschedulable(
     enter(&mut waiting, phase::SCHEDULING, now);
     status_mut(&mut waiting).conditions.retain(|condition| condition.type_ != condition::SYNCHRONIZED);
     set(&mut waiting, of(condition::POD_SCHEDULED, "Unschedulable", message), now);
+    waiting
+}
+
+/// The instance whose disks are on their way.
+pub(super) fn waiting(instance: &VirtualMachineInstance, message: &str, now: Timestamp) -> VirtualMachineInstance {
+    let mut waiting = instance.clone();
+    set(&mut waiting, of(condition::DATA_VOLUMES_READY, "NotAllDVsReady", message), now);
     waiting
 }
 

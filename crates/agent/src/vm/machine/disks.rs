@@ -64,7 +64,7 @@ pub(in super::super) fn disk(
         block_size: block_size(wanted, medium)?,
         iothread: None,
         queues: queues(spec, bus)?,
-        has_discard: !is_read_only,
+        has_discard: !is_read_only && !medium.is_some_and(|medium| medium.is_preallocated),
         on_error: match wanted.error_policy.as_deref().unwrap_or_default() {
             "" | "stop" if kind == DiskKind::Cdrom => ErrorPolicy::Report,
             "" | "stop" => ErrorPolicy::Stop,

@@ -39,6 +39,7 @@ fn parts(vmi: &VirtualMachineInstance, accel: Accel) -> Parts {
         is_direct: true,
         block_bytes: Some(4096),
         has_io_uring: true,
+        is_preallocated: false,
     };
     let cable = Cable { backend: NicBackend::User { forwards: Vec::new() }, mtu: Some(1450) };
     let volumes = vmi.spec.volumes.iter().map(|volume| (volume.name.clone(), medium.clone()));
