@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::segment;
 use crate::client::{Client, ClientArgs, IMAGES};
+use crate::confirm::ConfirmArgs;
 use crate::output::OutputArgs;
 use crate::wait::{self, Seen};
 use crate::{Failure, list, print, progress};
@@ -87,6 +88,8 @@ struct DeleteArgs {
     /// The images
     #[arg(required = true)]
     names: Vec<String>,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 pub(crate) async fn run(args: ImageArgs) -> Result<(), Failure> {
@@ -105,6 +108,7 @@ pub(crate) async fn run(args: ImageArgs) -> Result<(), Failure> {
             print(&format!("saved {}\n", file.display()))
         }
         ImageCommand::Delete(args) => {
+            args.confirm.deletion(&format!("image {}", args.names.join(", ")))?;
             for name in &args.names {
                 client.delete(&IMAGES.one(&client.namespace, name)?).await?;
                 print(&format!("image {name} is deleted\n"))?;

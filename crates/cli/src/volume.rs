@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use crate::api::segment;
 use crate::client::{CLAIMS, Client, ClientArgs, MACHINES, subresource};
+use crate::confirm::ConfirmArgs;
 use crate::output::OutputArgs;
+use crate::size::size;
 use crate::{Failure, list, print};
 
 #[derive(Debug, Args)]
@@ -48,6 +50,7 @@ struct CreateArgs {
     /// What to call it
     name: String,
     /// Its size, for example 20Gi
+    #[arg(value_parser = size)]
     size: String,
     /// Its storage class [default: the default class]
     #[arg(long, value_name = "NAME")]
@@ -62,6 +65,7 @@ struct ExpandArgs {
     /// The volume
     name: String,
     /// Its new size, for example 40Gi
+    #[arg(value_parser = size)]
     size: String,
 }
 
@@ -89,6 +93,8 @@ struct DeleteArgs {
     /// The volumes
     #[arg(required = true)]
     names: Vec<String>,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
 }
 
 pub(crate) async fn run(args: VolumeArgs) -> Result<(), Failure> {
@@ -111,6 +117,7 @@ pub(crate) async fn run(args: VolumeArgs) -> Result<(), Failure> {
             print(&format!("volume {} is being taken out of {}\n", args.name, args.machine))
         }
         VolumeCommand::Delete(args) => {
+            args.confirm.deletion(&format!("volume {}", args.names.join(", ")))?;
             for name in &args.names {
                 client.delete(&CLAIMS.one(&client.namespace, name)?).await?;
                 print(&format!("volume {name} is deleted\n"))?;

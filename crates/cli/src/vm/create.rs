@@ -11,6 +11,7 @@ use super::{console, power};
 use crate::api::segment;
 use crate::client::{Client, MACHINES, SECRETS};
 use crate::output::Format;
+use crate::size::size;
 use crate::{Failure, image, print};
 
 #[derive(Debug, Args)]
@@ -34,13 +35,13 @@ pub(crate) struct CreateArgs {
     #[arg(short, long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
     cpus: u32,
     /// Memory
-    #[arg(short, long, default_value = "1Gi", value_name = "SIZE")]
+    #[arg(short, long, default_value = "1Gi", value_name = "SIZE", value_parser = size)]
     memory: String,
     /// The size of the root disk [default: the image's, 10Gi at least]
-    #[arg(short, long, value_name = "SIZE")]
+    #[arg(short, long, value_name = "SIZE", value_parser = size)]
     disk: Option<String>,
     /// A further empty disk; may be repeated
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     data_disk: Vec<String>,
     /// The storage class of empty disks [default: the default class]
     #[arg(long, value_name = "NAME")]

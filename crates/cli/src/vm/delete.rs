@@ -1,12 +1,12 @@
 //! Deleting machines, with or without their disks.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::client::{Client, MACHINES};
+use crate::confirm::ConfirmArgs;
 use crate::wait::{self, Seen};
 use crate::{Failure, print, progress};
 
@@ -20,9 +20,8 @@ pub(crate) struct DeleteArgs {
     /// Keep their disks
     #[arg(long)]
     keep_disks: bool,
-    /// Do not ask
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    confirm: ConfirmArgs,
     /// Return once they are gone
     #[arg(short, long)]
     wait: bool,
@@ -33,9 +32,8 @@ pub(crate) async fn run(client: &Client, args: &DeleteArgs) -> Result<(), Failur
         let path = MACHINES.one(&client.namespace, name)?;
         let machine = client.get(&path).await?;
         let disks = if args.keep_disks { Vec::new() } else { claims(&machine) };
-        if !args.yes && !is_confirmed(name, &disks)? {
-            return Err(anyhow::anyhow!("nothing was deleted; --yes does not ask").into());
-        }
+        let lost = if disks.is_empty() { String::new() } else { format!(" and its disks {}", disks.join(", ")) };
+        args.confirm.deletion(&format!("{name}{lost}"))?;
         if !disks.is_empty() {
             // Harvester's way of saying that the disks go with the machine.
             let annotations = json!({ "harvesterhci.io/removedPersistentVolumeClaims": disks.join(",") });
@@ -61,16 +59,4 @@ pub(super) fn claims(machine: &Value) -> Vec<String> {
     let volumes = machine["spec"]["template"]["spec"]["volumes"].as_array().into_iter().flatten();
     let claim = |volume: &Value| volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
     volumes.filter_map(claim).collect()
-}
-
-fn is_confirmed(name: &str, disks: &[String]) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        return Ok(false);
-    }
-    let lost = if disks.is_empty() { String::new() } else { format!(" and its disks {}", disks.join(", ")) };
-    eprint!("Delete {name}{lost}? What is deleted cannot be brought back. [y/N] ");
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
