@@ -4,6 +4,7 @@
 //! one: a test that the original does not pass is a wrong test.
 
 pub mod machines;
+pub mod outside;
 pub mod runner;
 
 pub use croft_testkit::{Server, ServerKind};

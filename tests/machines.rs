@@ -274,6 +274,13 @@ impl<T: Terminal> Shell<T> {
         }
     }
 
+    /// The shell of somebody who has logged in on this console before.
+    pub async fn resume(mut stream: T) -> Result<Self> {
+        stream.send(b"\r").await?;
+        stream.expect("# ", LOGIN).await?;
+        Ok(Self { stream, count: 0 })
+    }
+
     /// What a command prints, and its exit code.
     pub async fn run(&mut self, command: &str) -> Result<(String, i32)> {
         self.count += 1;
