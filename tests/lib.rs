@@ -5,7 +5,10 @@
 
 pub mod machines;
 pub mod outside;
+pub mod registry;
 pub mod runner;
+pub mod storage;
+pub mod web;
 
 pub use croft_testkit::{Server, ServerKind};
 
