@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench conformance guest guest-test guest-debian clean
+.PHONY: help run build test lint fmt bench conformance guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -63,6 +63,11 @@ guest-test: guest ## Boot that guest, by BIOS and by UEFI, and try all it promis
 guest-debian: ## Build a full Debian guest with cloud-init, for the slower tests (needs root)
 	@scripts/install-packages guest-debian
 	@images/debian/build "$(TARGET)/guest/debian.qcow2"
+
+test-debian: guest guest-debian ## Run the slower tests, with that Debian guest
+	@scripts/install-packages test
+	$(CARGO) build
+	$(CARGO) test -p croft-e2e --features debian --test vm_debian
 
 clean: ## Remove what was built (not the data)
 	$(CARGO) clean
