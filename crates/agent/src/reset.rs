@@ -46,17 +46,19 @@ pub async fn reset(data_dir: &Path, run_dir: &Path) -> Result<(), ResetError> {
         cgroups.remove_all().await.map_err(ResetError::Cgroups)?;
     }
     network::remove_all(data_dir).await.map_err(ResetError::Network)?;
-    let pool = data_dir.join("pool");
-    if pool.is_dir() {
-        tokio::task::spawn_blocking(move || croft_block::unmount(&pool))
-            .await
-            .unwrap_or(Ok(()))
-            .map_err(ResetError::Pool)?;
-    }
+    let pools = pools(data_dir);
+    let unmounted = tokio::task::spawn_blocking(move || pools.iter().try_for_each(|pool| croft_block::unmount(pool)));
+    unmounted.await.unwrap_or(Ok(())).map_err(ResetError::Pool)?;
     match tokio::fs::remove_dir_all(run_dir).await {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(ResetError::RunDir { path: run_dir.to_owned(), source })
         }
         _ => Ok(()),
     }
+}
+
+/// The node's own pool, and those on disks that were added.
+fn pools(data_dir: &Path) -> Vec<PathBuf> {
+    let added = std::fs::read_dir(data_dir.join("disks")).into_iter().flatten().flatten().map(|entry| entry.path());
+    added.chain([data_dir.join("pool")]).filter(|pool| pool.is_dir()).collect()
 }
