@@ -92,18 +92,50 @@ pub(super) async fn copy_of(image: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(disk)
 }
 
-/// The small guest with these disks, as Croft would start it. Killed when it is dropped.
-pub(super) fn guest(disks: &[&Path], serial: &str) -> Result<Child> {
-    let mut command = Command::new("qemu-system-x86_64");
-    command
-        .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-cpu", "max", "-m", "192"])
-        .args(["-accel", "tcg,tb-size=32", "-device", "VGA", "-device", "virtio-rng-pci", "-serial", serial])
-        .args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
-    for disk in disks {
-        let disk = disk.display();
-        command.args(["-drive", &format!("file={disk},format=raw,if=virtio,cache=none,aio=threads,discard=unmap")]);
+/// A command line of Croft's, as somebody would type it: files and sockets by their names instead of descriptors, QEMU's own
+/// network instead of a tap.
+pub(super) fn typed(args: &[String], disks: &[&Path], serial: &str, dir: &Path) -> Vec<String> {
+    let mut typed = Vec::new();
+    let mut args = args.iter();
+    while let Some(flag) = args.next() {
+        let mut next = || args.next().cloned().unwrap_or_default();
+        let value = match flag.as_str() {
+            "-S" => continue,
+            "-add-fd" | "-mon" => {
+                next();
+                continue;
+            }
+            "-chardev" => match next() {
+                device if device.contains("id=serial") => serial.replacen(',', ",id=serial,", 1),
+                device if device.contains("id=agent") => {
+                    format!("socket,id=agent,path={}/agent,server=on,wait=off", dir.display())
+                }
+                _ => continue,
+            },
+            "-netdev" => {
+                let netdev: serde_json::Value = serde_json::from_str(&next()).unwrap_or_default();
+                serde_json::json!({"type": "user", "id": netdev["id"]}).to_string()
+            }
+            flag if flag.starts_with('-') => next(),
+            program => {
+                typed.push(program.to_owned());
+                continue;
+            }
+        };
+        let named = disks.iter().zip(1..).fold(value, |value, (disk, set)| {
+            value.replace(&format!("\"/dev/fdset/{set}\""), &format!("\"{}\"", disk.display()))
+        });
+        typed.extend([flag.clone(), named]);
     }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn().context("start qemu-system-x86_64")
+    typed
+}
+
+/// Killed when it is dropped.
+pub(super) fn start(args: &[String]) -> Result<Child> {
+    let (program, args) = args.split_first().context("no command line")?;
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+    command.spawn().context("start QEMU")
 }
 
 /// A guest's serial console behind a socket.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use croft_e2e::machines::{BOOT, CLAIMS, INSTANCES, MACHINES, Shell, Terminal, croft_ok, guest_image};
+use croft_e2e::machines::{BOOT, CLAIMS, INSTANCES, MACHINES, Shell, Terminal, croft_ok, guest_image, qemus};
 use croft_testkit::{Client, Croft, Protocol, StoreKind, eventually_within};
 use serde_json::{Value, json};
 
@@ -68,13 +68,15 @@ async fn first_line(size: Size, croft: &Croft, client: &Client, image: &Path, re
         let log = console_log(croft, client, &name).await?;
         first_line_of(&log).await?;
         ours.push(start.elapsed());
+        let args = command_line(croft)?;
         delete(client, &name).await?;
 
         let dir = tempfile::tempdir_in(croft.data_dir())?;
         let disk = bare::copy_of(image, dir.path()).await?;
-        let start = Instant::now();
         let log = dir.path().join("console.log");
-        let _guest = bare::guest(&[&disk], &format!("file:{}", log.display()))?;
+        let args = bare::typed(&args, &[&disk], &format!("file,path={}", log.display()), dir.path());
+        let start = Instant::now();
+        let _guest = bare::start(&args)?;
         first_line_of(&log).await?;
         alone.push(start.elapsed());
     }
@@ -88,6 +90,13 @@ async fn first_line(size: Size, croft: &Croft, client: &Client, image: &Path, re
         met: ours.as_secs_f64() <= alone.as_secs_f64() * 1.10,
     });
     Ok(())
+}
+
+/// How Croft has started the one guest that runs.
+fn command_line(croft: &Croft) -> Result<Vec<String>> {
+    let pid = qemus(croft).into_values().next().context("no guest runs")?;
+    let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
+    Ok(line.split_terminator('\0').map(str::to_owned).collect())
 }
 
 /// Where the agent keeps what the guest says.
@@ -111,25 +120,23 @@ pub(super) async fn first_line_of(log: &Path) -> Result<()> {
     bail!("{} stays empty", log.display())
 }
 
-/// The same requests through both guests' disks, in turns: figures of one moment are compared with each other.
+/// The same requests through the disks of three guests, in turns: figures of one moment are compared with each other.
 async fn disks(size: Size, croft: &Croft, client: &Client, image: &Path, report: &mut Report) -> Result<()> {
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "speed"},
         "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block", "resources": {"requests": {"storage": DISK_SIZE}}}});
     client.post(CLAIMS, &claim).await?.ok()?;
     client.post(MACHINES, &guest("disks", "192Mi", &["speed"])).await?.ok()?;
     let mut ours = Shell::log_in(croft, "disks", None).await?;
+    let args = command_line(croft)?;
+    // The same file system as Croft's, and the one below it where that is in a loop file.
+    let mut alone = ByHand::start(&args, image, &croft.data_dir().join("pool/tmp")).await?;
+    let mut below = ByHand::start(&args, image, croft.data_dir()).await?;
 
-    let dir = tempfile::tempdir_in(croft.data_dir())?;
-    let (root, plain) = (bare::copy_of(image, dir.path()).await?, dir.path().join("plain.raw"));
-    std::fs::File::create(&plain)?.set_len(DISK_BYTES)?;
-    let socket = dir.path().join("console");
-    let _guest = bare::guest(&[&root, &plain], &format!("unix:{},server=on,wait=off", socket.display()))?;
-    let mut alone = Shell::on(bare::Line::connect(&socket).await?, None).await?;
-
-    let (mut of_ours, mut of_alone) = (Vec::new(), Vec::new());
+    let (mut of_ours, mut of_alone, mut of_below) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..size.of_at_least(DISK_ROUNDS, 3) {
         of_ours.push(rates(&mut ours).await?);
-        of_alone.push(rates(&mut alone).await?);
+        of_alone.push(rates(&mut alone.shell).await?);
+        of_below.push(rates(&mut below.shell).await?);
     }
     for (index, (what, unit)) in [
         ("1 MiB sequential writes", "MiB/s"),
@@ -145,17 +152,40 @@ async fn disks(size: Size, croft: &Croft, client: &Client, image: &Path, report:
             rates.sort_unstable_by(f64::total_cmp);
             rates[rates.len() / 2]
         };
-        let (ours, alone) = (middle(&of_ours), middle(&of_alone));
+        let (ours, alone, below) = (middle(&of_ours), middle(&of_alone), middle(&of_below));
         report.row(&Row {
             what: &format!("a guest's disk: {what}"),
             croft: format!("{ours:.0} {unit}"),
-            rival: format!("{alone:.0} {unit} (QEMU on a plain file)"),
+            rival: format!("{alone:.0} {unit} (QEMU on a plain file there; {below:.0} below the pool's loop file)"),
             ratio: Some(ours / alone),
             goal: "0.95 x QEMU".into(),
             met: ours >= alone * 0.95,
         });
     }
     delete(client, "disks").await
+}
+
+/// The guest that Croft runs, started by hand with a plain file as its second disk.
+struct ByHand {
+    shell: Shell<bare::Line>,
+    _process: tokio::process::Child,
+    _dir: tempfile::TempDir,
+}
+
+impl ByHand {
+    async fn start(args: &[String], image: &Path, below: &Path) -> Result<Self> {
+        let dir = tempfile::tempdir_in(below)?;
+        let (root, plain) = (bare::copy_of(image, dir.path()).await?, dir.path().join("plain.raw"));
+        std::fs::File::create(&plain)?.set_len(DISK_BYTES)?;
+        let socket = dir.path().join("console");
+        let serial = format!("socket,path={},server=on,wait=off", socket.display());
+        let args = bare::typed(args, &[&root, &plain], &serial, dir.path());
+        // QEMU's own way of driving a file is by threads.
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("\"io_uring\"", "\"threads\"")).collect();
+        let process = bare::start(&args)?;
+        let shell = Shell::on(bare::Line::connect(&socket).await?, None).await?;
+        Ok(Self { shell, _process: process, _dir: dir })
+    }
 }
 
 /// In the order in which `disk-speed` prints them.

@@ -139,6 +139,7 @@ impl<'a> Live<'a> {
         } else if let Some(outcome) = self.observe(&status).await {
             return Some(outcome);
         }
+        self.resize_group(&vmi);
         self.flush().await;
         if is_new {
             self.actor.events.normal(&*vmi, "Started", "VirtualMachineInstance started.");
@@ -486,7 +487,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// What the machine may take, after it has become larger.
+    /// What the machine may take, once it runs and whenever it has become larger.
     fn resize_group(&self, vmi: &VirtualMachineInstance) {
         let Some(cgroups) = &self.actor.host.cgroups else { return };
         let memory = self.view.memory_bytes.unwrap_or_default();

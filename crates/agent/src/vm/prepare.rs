@@ -25,6 +25,9 @@ use crate::cgroup::{Group, Limits};
 /// Below are standard input and outputs, and room for what QEMU opens itself is no concern: it takes what is free.
 const FIRST_FD: i32 = 16;
 const MIB: u64 = 1 << 20;
+/// The share of a QEMU that starts: it must not wait behind the firmware of all those that were started before it. What
+/// the machine asked for is set once it runs.
+const STARTING_MILLIS: u64 = 4000;
 /// KVM's own limit for a multi-queue interface is far above what helps.
 const QUEUES_MAX: u64 = 16;
 
@@ -344,7 +347,7 @@ fn confine(
     memory: u64,
 ) -> Result<(Confinement, Option<Lease>), Lacking> {
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
-    let limits = limits(vmi, accel, memory)?;
+    let limits = Limits { cpu_request_millis: STARTING_MILLIS, ..limits(vmi, accel, memory)? };
     let group = match &host.cgroups {
         Some(cgroups) => Some(cgroups.create(uid, limits).map_err(|error| Lacking::ever(Chain(&error).to_string()))?),
         None => None,
