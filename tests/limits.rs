@@ -212,3 +212,21 @@ async fn a_watch_passes_over_what_it_does_not_select() {
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains(r#""type":"ADDED""#) && text.contains(r#""name":"wanted""#), "{text}");
 }
+
+/// An upload that is refused at once, by a client that would have sent much more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_before_the_end_of_the_body_reaches_the_client() {
+    let Some(croft) = start().await else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("large");
+    std::fs::File::create(&file).expect("a file").set_len(200 << 20).expect("its size");
+    let url = format!("https://{}/v1beta1/upload", croft.address().expect("an address"));
+    for protocol in ["--http1.1", "--http2"] {
+        let mut curl = tokio::process::Command::new("curl");
+        curl.args(["-sS", "-k", protocol, "-X", "POST", "-H", "Authorization: Bearer nonsense", "-w", " %{http_code}"]);
+        let output = curl.arg("-T").arg(&file).arg(&url).output().await.expect("curl is installed");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("Unauthorized") && said.ends_with(" 401"), "{protocol}: {said} {complaint}");
+    }
+}

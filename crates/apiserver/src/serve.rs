@@ -1,5 +1,7 @@
 //! Listening, TLS, HTTP/1.1 and 2 on one port.
 
+mod unread;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -22,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::pipeline::{self, Caller};
 use crate::server::{ApiServer, Listen, StartError};
+use unread::Unread;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a client to send the head of a request.
@@ -106,7 +109,14 @@ async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpSt
     let stop = server.stopping();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (server, caller) = (Arc::clone(&server), caller.clone());
-        let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+        let is_stream = request.version() == http::Version::HTTP_2;
+        let request = request.map(|body| {
+            if is_stream {
+                Unread::new(body).map_err(Into::into).boxed_unsync()
+            } else {
+                body.map_err(Into::into).boxed_unsync()
+            }
+        });
         async move { Ok::<_, std::convert::Infallible>(pipeline::handle(server, request, caller).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
