@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::{Bytes, BytesMut};
+use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
 use http::Request;
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
@@ -17,11 +20,16 @@ use crate::{Endpoint, patience};
 
 /// What virtctl asks for, and the server must echo.
 pub const PLAIN: &str = "plain.kubevirt.io";
+/// Messages that nobody has asked for yet; then the server has to wait.
+const UNREAD_MAX: usize = 1024;
 
 /// An open stream.
 #[derive(Debug)]
 pub struct WebSocket {
-    inner: WebSocketStream<TlsStream<TcpStream>>,
+    sink: SplitSink<WebSocketStream<TlsStream<TcpStream>>, Message>,
+    incoming: mpsc::Receiver<Result<Message, Error>>,
+    /// Ends with the stream.
+    _reading: JoinSet<()>,
     /// What the server chose.
     pub protocol: Option<String>,
     pending: BytesMut,
@@ -63,7 +71,10 @@ impl Endpoint {
             Ok((inner, answer)) => {
                 let protocol = answer.headers().get("sec-websocket-protocol");
                 let protocol = protocol.and_then(|value| value.to_str().ok()).map(str::to_owned);
-                Ok(Ok(WebSocket { inner, protocol, pending: BytesMut::new(), closed: None }))
+                let (sink, stream) = inner.split();
+                let (incoming, _reading) = read(stream);
+                let pending = BytesMut::new();
+                Ok(Ok(WebSocket { sink, incoming, _reading, protocol, pending, closed: None }))
             }
             Err(Error::Http(answer)) => {
                 let body = answer.body().clone().unwrap_or_default();
@@ -75,9 +86,27 @@ impl Endpoint {
     }
 }
 
+/// Reads all the time: a server takes a client that does not answer its pings for dead, and a test has other things to do
+/// than to listen.
+fn read(
+    mut stream: SplitStream<WebSocketStream<TlsStream<TcpStream>>>,
+) -> (mpsc::Receiver<Result<Message, Error>>, JoinSet<()>) {
+    let (send, incoming) = mpsc::channel(UNREAD_MAX);
+    let mut reading = JoinSet::new();
+    reading.spawn(async move {
+        while let Some(message) = stream.next().await {
+            let is_noise = matches!(message, Ok(Message::Ping(_) | Message::Pong(_)));
+            if !is_noise && send.send(message).await.is_err() {
+                return;
+            }
+        }
+    });
+    (incoming, reading)
+}
+
 impl WebSocket {
     pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        Ok(self.inner.send(Message::binary(bytes.to_vec())).await?)
+        Ok(self.sink.send(Message::binary(bytes.to_vec())).await?)
     }
 
     /// Some bytes, as they come; none when the other side has said goodbye.
@@ -86,7 +115,7 @@ impl WebSocket {
             return Ok(Some(self.pending.split().freeze()));
         }
         loop {
-            match self.inner.next().await {
+            match self.incoming.recv().await {
                 Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes)),
                 Some(Ok(Message::Text(text))) => return Ok(Some(Bytes::from(text))),
                 Some(Ok(Message::Close(frame))) => {
@@ -138,6 +167,6 @@ impl WebSocket {
     }
 
     pub async fn close(mut self) -> Result<()> {
-        Ok(self.inner.close(None).await?)
+        Ok(self.sink.close().await?)
     }
 }
