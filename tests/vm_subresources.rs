@@ -238,7 +238,8 @@ async fn memory_is_dumped_into_a_claim() {
     })
     .await;
     refused("another claim", dump("raw").await, 409, "still associated");
-    // Again, into the same claim: it is replaced.
+    // Again, into the same claim: it is replaced. The times are in whole seconds, so it has to begin in another one.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
     let (code, text) = put(&client, VM, "one", "memorydump", &json!({})).await;
     assert_eq!(code, 202, "{text}");
     becomes(&client, &path, "dumped again", patience(), |machine| {
