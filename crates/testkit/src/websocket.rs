@@ -72,9 +72,9 @@ impl Endpoint {
                 let protocol = answer.headers().get("sec-websocket-protocol");
                 let protocol = protocol.and_then(|value| value.to_str().ok()).map(str::to_owned);
                 let (sink, stream) = inner.split();
-                let (incoming, _reading) = read(stream);
+                let (incoming, reading) = read(stream);
                 let pending = BytesMut::new();
-                Ok(Ok(WebSocket { sink, incoming, _reading, protocol, pending, closed: None }))
+                Ok(Ok(WebSocket { sink, incoming, _reading: reading, protocol, pending, closed: None }))
             }
             Err(Error::Http(answer)) => {
                 let body = answer.body().clone().unwrap_or_default();
