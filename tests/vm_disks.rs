@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use croft_e2e::machines::{
     BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image,
-    is_gone, is_true, qemus, status_becomes, subresource,
+    in_guest, is_gone, is_true, qemus, status_becomes, subresource,
 };
 use croft_e2e::registry::Registry;
 use croft_e2e::storage::{
@@ -37,19 +37,6 @@ fn guest(name: &str, disks: &Value, volumes: &Value) -> Value {
             "volumes": volumes,
         }}},
     })
-}
-
-/// Looks again until the guest has noticed.
-async fn in_guest(shell: &mut Shell, command: &str, is_so: impl Fn(&str) -> bool) -> String {
-    let mut last = String::new();
-    for _ in 0..60 {
-        last = shell.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}")).0;
-        if is_so(&last) {
-            return last;
-        }
-        shell.ok("sleep 1").await;
-    }
-    panic!("{command} still says {last}");
 }
 
 fn free_bytes(dir: &Path) -> u64 {
