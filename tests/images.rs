@@ -2,22 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use croft_e2e::machines::{BOOT, CLAIMS, IMAGES, becomes, condition, croft_ok, is_gone, is_true};
+use croft_e2e::machines::{BOOT, CLAIMS, IMAGES, becomes, condition, croft_ok, is_gone, is_true, node};
 use croft_e2e::storage::{
     begins_with, bound, claim, converted, deleted, disc, disk, image, image_file, imported, made, patched, run, text,
 };
 use croft_e2e::web::Web;
-use croft_testkit::{Authority, Client, Croft, StoreKind, eventually};
+use croft_testkit::{Authority, eventually};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
 const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
 
 fn download(url: &str) -> Value {
     json!({"sourceType": "download", "url": url})

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use croft_testkit::{Client, Croft, StoreKind, WebSocket, eventually, eventually_within};
+use croft_testkit::{Client, Croft, StoreKind, WebSocket, eventually, eventually_within, patience};
 use serde_json::{Value, json};
 
 pub const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
@@ -55,10 +55,16 @@ pub fn guest_image() -> Result<PathBuf> {
     Ok(image)
 }
 
-/// A node that has the small guest's image.
-pub async fn node_with_image() -> (Croft, Client) {
+/// A server that runs machines.
+pub async fn node() -> (Croft, Client) {
     let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
     let client = server.client().expect("a client");
+    (server, client)
+}
+
+/// A node that has the small guest's image.
+pub async fn node_with_image() -> (Croft, Client) {
+    let (server, client) = node().await;
     let image = guest_image().expect("the guest is built");
     croft_ok(&server, &["image", "upload", "tiny", image.to_str().expect("a path")]).await.expect("uploaded");
     (server, client)
@@ -180,6 +186,11 @@ pub async fn becomes(
         if is_so(&object) { Ok(object) } else { Err(object["status"].to_string()) }
     });
     last.await.unwrap_or_else(|last| panic!("{path} is not {what}: {last}"))
+}
+
+pub async fn running(client: &Client, name: &str) -> Value {
+    let path = format!("{INSTANCES}/{name}");
+    becomes(client, &path, "running", patience(), |instance| instance["status"]["phase"] == "Running").await
 }
 
 pub async fn status_becomes(client: &Client, name: &str, status: &str) -> Value {

@@ -4,19 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, create, croft, croft_ok, empty, is_gone, status_becomes,
+    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, create, croft, croft_ok, empty, is_gone, node, status_becomes,
 };
-use croft_testkit::{Client, Croft, StoreKind, eventually};
+use croft_testkit::{Client, Croft, eventually};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 const MIB: usize = 1 << 20;
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
 
 /// A raw disk of 8 MiB with something in it.
 fn disk_in(dir: &Path) -> PathBuf {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use croft_e2e::machines::{
     BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image,
-    in_guest, is_gone, is_true, qemus, status_becomes, subresource,
+    in_guest, is_gone, is_true, node, qemus, status_becomes, subresource,
 };
 use croft_e2e::registry::Registry;
 use croft_e2e::storage::{
@@ -13,16 +13,10 @@ use croft_e2e::storage::{
     imported, made, patched, phase_becomes, text,
 };
 use croft_e2e::web::Web;
-use croft_testkit::{Client, Croft, StoreKind, eventually, eventually_within};
+use croft_testkit::{Client, Croft, eventually, eventually_within};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
 
 /// The small guest with these disks and volumes; the first is what it boots from.
 fn guest(name: &str, disks: &Value, volumes: &Value) -> Value {

@@ -3,25 +3,14 @@
 use std::path::Path;
 
 use croft_e2e::machines::{
-    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, merge, qemus, status_becomes,
-    subresource,
+    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, merge, node, qemus, running,
+    status_becomes, subresource,
 };
-use croft_testkit::{Client, Croft, StoreKind, eventually, patience};
+use croft_testkit::{Client, Croft, eventually, patience};
 use serde_json::{Value, json};
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
 
 async fn instance(client: &Client, name: &str) -> Value {
     client.get(&format!("{INSTANCES}/{name}")).await.expect("an answer").ok().expect("an instance")
-}
-
-async fn running(client: &Client, name: &str) -> Value {
-    let path = format!("{INSTANCES}/{name}");
-    becomes(client, &path, "running", patience(), |instance| instance["status"]["phase"] == "Running").await
 }
 
 /// The QEMU of an instance.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, qemus, status_becomes,
+    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, qemus, running, status_becomes,
 };
 use croft_e2e::outside::{ip, run};
 use croft_testkit::{Client, Croft, StoreKind, patience};
@@ -20,11 +20,6 @@ async fn node() -> (Croft, Client, String) {
     let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
     let node = nodes["items"][0]["metadata"]["name"].as_str().expect("a node").to_owned();
     (server, client, format!("/api/v1/nodes/{node}"))
-}
-
-async fn running(client: &Client, name: &str) -> Value {
-    let path = format!("{INSTANCES}/{name}");
-    becomes(client, &path, "running", patience(), |instance| instance["status"]["phase"] == "Running").await
 }
 
 async fn patched(client: &Client, path: &str, patch: &Value) -> Value {

@@ -1,21 +1,11 @@
 //! What a machine's object says is what its QEMU is told; what cannot be had is refused, and nothing is passed over.
 
 use croft_e2e::machines::{
-    INSTANCES, MACHINES, becomes, condition, create, empty, events_of, merge, qemu_line, status_becomes, subresource,
+    INSTANCES, MACHINES, becomes, condition, create, empty, events_of, merge, node, qemu_line, running, status_becomes,
+    subresource,
 };
-use croft_testkit::{Client, Croft, StoreKind, eventually, patience};
+use croft_testkit::{eventually, patience};
 use serde_json::{Value, json};
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
-
-async fn running(client: &Client, name: &str) -> Value {
-    let path = format!("{INSTANCES}/{name}");
-    becomes(client, &path, "running", patience(), |instance| instance["status"]["phase"] == "Running").await
-}
 
 fn with(name: &str, spec: &Value) -> Value {
     let mut machine = empty(name);

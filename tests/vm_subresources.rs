@@ -3,25 +3,14 @@
 use std::time::Duration;
 
 use croft_e2e::machines::{
-    CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_true, status_becomes, subresource,
+    CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_true, node, running, status_becomes, subresource,
 };
-use croft_testkit::{Client, Croft, StoreKind, patience};
+use croft_testkit::{Client, Croft, eventually, patience};
 use serde_json::{Value, json};
 
 const VM: &str = "virtualmachines";
 const VMI: &str = "virtualmachineinstances";
 const GROUP: &str = "/apis/subresources.kubevirt.io/v1";
-
-async fn node() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    (server, client)
-}
-
-async fn running(client: &Client, name: &str) -> Value {
-    let path = format!("{INSTANCES}/{name}");
-    becomes(client, &path, "running", patience(), |instance| instance["status"]["phase"] == "Running").await
-}
 
 async fn put(client: &Client, kind: &str, name: &str, sub: &str, body: &Value) -> (u16, String) {
     let answer = client.put(&subresource(kind, name, sub), body).await.expect("an answer");
@@ -239,7 +228,12 @@ async fn memory_is_dumped_into_a_claim() {
     .await;
     refused("another claim", dump("raw").await, 409, "still associated");
     // Again, into the same claim: it is replaced. The times are in whole seconds, so it has to begin in another one.
-    tokio::time::sleep(Duration::from_millis(1100)).await;
+    eventually("the server's clock moves on", async || {
+        let tried = client.post(&format!("{CLAIMS}?dryRun=All"), &claim("clock", "Block", "64Mi")).await?.ok()?;
+        let now = tried["metadata"]["creationTimestamp"].as_str().map(str::to_owned);
+        if now.as_deref() > request["startTimestamp"].as_str() { Ok(()) } else { Err(anyhow::anyhow!("{now:?}")) }
+    })
+    .await;
     let (code, text) = put(&client, VM, "one", "memorydump", &json!({})).await;
     assert_eq!(code, 202, "{text}");
     becomes(&client, &path, "dumped again", patience(), |machine| {
