@@ -5,21 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use croft_e2e::machines::{
-    BOOT, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image, is_gone, subresource,
+    BOOT, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image, is_gone,
+    node_with_image, subresource,
 };
 use croft_e2e::outside::{Bridge, Outside, ip, run};
 use croft_testkit::{Client, Croft, StoreKind, eventually_within, patience};
 use serde_json::{Value, json};
 
 const FIXED_MAC: &str = "02:00:5e:10:00:07";
-
-async fn node_with_image() -> (Croft, Client) {
-    let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
-    let client = server.client().expect("a client");
-    let image = guest_image().expect("the guest is built");
-    croft_ok(&server, &["image", "upload", "tiny", image.to_str().expect("a path")]).await.expect("uploaded");
-    (server, client)
-}
 
 /// The small guest with a root disk from the image, an interface on the default network, and a page that names it.
 fn guest(name: &str, network_data: &str) -> Value {
