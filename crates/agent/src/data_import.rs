@@ -98,11 +98,15 @@ impl Inner {
         futures::pin_mut!(changes);
         while let Some(Some(Change { key, old, new })) = stop.run_until_cancelled(changes.next()).await {
             if new.is_none()
-                && let Some(uid) = old.and_then(|gone| gone.uid())
+                && let Some(uid) = old.as_ref().and_then(|gone| gone.uid())
             {
                 croft_image::forget(&work_dir(&self.volumes), &uid);
             }
-            keys.send(Work::DataVolume(key), Duration::ZERO).await;
+            // Our own words are no news: woken by them, what failed would be tried again at once and for ever.
+            let wish = |volume: Arc<DataVolume>| (volume.uid(), volume.metadata.generation);
+            if old.map(wish) != new.map(wish) {
+                keys.send(Work::DataVolume(key), Duration::ZERO).await;
+            }
         }
     }
 
@@ -119,11 +123,13 @@ impl Inner {
         }
     }
 
-    /// Claims get their files, which those that wait want to know.
+    /// Claims get their files, which those that wait want to know. A download that failed has its file and waits for time.
     async fn follow_files(self: Arc<Self>, keys: Keys<Work>, stop: CancellationToken) {
         let mut changes = self.volumes.changes();
         while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
-            for volume in self.data_volumes.list().iter().filter(|volume| !status::is_final(volume.status.as_ref())) {
+            for volume in
+                self.data_volumes.list().iter().filter(|volume| status::waits_for_files(volume.status.as_ref()))
+            {
                 keys.send(Work::DataVolume(Key::of(volume.as_ref())), Duration::ZERO).await;
             }
         }

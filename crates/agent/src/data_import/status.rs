@@ -42,6 +42,11 @@ pub(super) fn is_final(status: Option<&DataVolumeStatus>) -> bool {
     status.is_some_and(|status| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")))
 }
 
+pub(super) fn waits_for_files(status: Option<&DataVolumeStatus>) -> bool {
+    let phase = status.and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed" | "ImportInProgress"))
+}
+
 pub(super) fn succeeded_reason(kind: Kind) -> &'static str {
     match kind {
         Kind::Import => "ImportSucceeded",
