@@ -1,7 +1,8 @@
 //! Reads a schema from OpenAPI v3 JSON, the `JSONSchemaProps` of a CustomResourceDefinition.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use serde_json::{Map, Number, Value};
 
@@ -35,6 +36,36 @@ struct Reader<'a> {
     seen: HashMap<&'a Value, Arc<Schema>>,
 }
 
+/// From how many fields on a part is looked for in the schemas of other definitions too: these repeat only large
+/// shapes, such as the spec of a machine.
+const LARGE: usize = 8;
+
+/// The large parts of all schemas that are in use, by two hashes with random keys: nobody can make two parts collide.
+#[derive(Default)]
+struct Known {
+    keys: [RandomState; 2],
+    parts: HashMap<[u64; 2], Weak<Schema>>,
+}
+
+static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+
+impl Known {
+    /// The one that is there already, or this one from now on.
+    fn one_of(json: &Value, schema: Schema) -> Arc<Schema> {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [known.keys[0].hash_one(json), known.keys[1].hash_one(json)];
+        if let Some(there) = known.parts.get(&key).and_then(Weak::upgrade) {
+            return there;
+        }
+        if known.parts.len() == known.parts.capacity() {
+            known.parts.retain(|_, part| part.strong_count() > 0);
+        }
+        let schema = Arc::new(schema);
+        known.parts.insert(key, Arc::downgrade(&schema));
+        schema
+    }
+}
+
 impl<'a> Reader<'a> {
     fn read(&mut self, json: &'a Value) -> Result<Schema, SchemaError> {
         let map = json.as_object().ok_or(SchemaError::NotAnObject)?;
@@ -65,7 +96,8 @@ impl<'a> Reader<'a> {
         if let Some(known) = self.seen.get(json) {
             return Ok(known.clone());
         }
-        let schema = Arc::new(self.read(json)?);
+        let schema = self.read(json)?;
+        let schema = if schema.properties.len() < LARGE { Arc::new(schema) } else { Known::one_of(json, schema) };
         self.seen.insert(json, schema.clone());
         Ok(schema)
     }
@@ -224,6 +256,22 @@ mod tests {
             conditions.patch,
             PatchStrategy { merge: true, retain_keys: true, merge_key: Some("type".to_owned()) }
         );
+    }
+
+    #[test]
+    fn large_parts_of_different_schemas_are_one() {
+        let fields: Map<String, Value> = (0..LARGE).map(|n| (format!("f{n}"), json!({"type": "string"}))).collect();
+        let large = json!({"type": "object", "properties": fields});
+        let whole = |part: &Value, more: &str| {
+            let json = json!({"type": "object", "properties": {"spec": part, more: {"type": "integer"}}});
+            Schema::from_json(&json).expect("valid")
+        };
+        let (first, second) = (whole(&large, "a"), whole(&large, "b"));
+        assert!(Arc::ptr_eq(&first.properties["spec"], &second.properties["spec"]));
+        let mut other = large.clone();
+        other["properties"]["f0"]["type"] = json!("integer");
+        assert!(!Arc::ptr_eq(&first.properties["spec"], &whole(&other, "a").properties["spec"]));
+        assert_eq!(whole(&other, "a").properties["spec"].properties["f0"].ty, Type::Integer);
     }
 
     #[test]
