@@ -97,6 +97,6 @@ fn uuid(random: &mut dyn FnMut(&mut [u8])) -> String {
 
 /// What a kind that Croft ships does beyond its schema; `None` for kinds that users define.
 pub fn shipped_behaviour(group: &str, plural: &str) -> Option<Behaviour> {
-    let definition = crate::shipped::find(group, plural)?;
-    Some(crate::custom::behaviour(group, plural, definition.has_status))
+    let has_status = crate::shipped::has_status(group, plural)?;
+    Some(crate::custom::behaviour(group, plural, has_status))
 }

@@ -1,18 +1,23 @@
 //! The CustomResourceDefinitions that Croft brings along: KubeVirt's, CDI's, Harvester's and the one for networks.
 //!
 //! They are ordinary custom resources with real definitions, so that every client finds what it expects in
-//! discovery, in `kubectl explain` and among the definitions themselves. Their schemas are made from the structs of
-//! the kinds.
+//! discovery, in `kubectl explain` and among the definitions themselves. The schemas of kinds that Croft acts on are
+//! made from the structs of the kinds; those of all others are read from tables ([`notation`]).
 
+mod facts;
+mod notation;
 pub(crate) mod schema;
+mod shapes;
+mod tables;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use self::facts::{Column, Facts, VersionFacts};
 use crate::resource::Scope;
 use crate::{cdi, cni, harvester, instancetype, kubevirt};
 
 /// A kind to ship.
-pub(crate) struct Shipped {
+struct Shipped {
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
@@ -22,7 +27,7 @@ pub(crate) struct Shipped {
     scope: Scope,
     /// Best first; the first is stored.
     versions: &'static [Served],
-    pub(crate) has_status: bool,
+    has_status: bool,
     columns: &'static [ShippedColumn],
     schema: fn() -> Value,
 }
@@ -301,84 +306,56 @@ const SHIPPED: &[Shipped] = &[
     },
 ];
 
-/// The kind, if it is one of ours.
-pub(crate) fn find(group: &str, plural: &str) -> Option<&'static Shipped> {
-    SHIPPED.iter().find(|shipped| shipped.group == group && shipped.plural == plural)
+/// Whether the kind has a status subresource, if it is one of ours.
+pub(crate) fn has_status(group: &str, plural: &str) -> Option<bool> {
+    let typed = SHIPPED.iter().find(|shipped| shipped.group == group && shipped.plural == plural);
+    typed.map(|shipped| shipped.has_status).or_else(|| Some(tables::find(group, plural)?.has_status))
+}
+
+/// What does not happen to objects of a kind that is only stored; `None` for all other kinds.
+pub(crate) fn idle(group: &str, plural: &str) -> Option<&'static str> {
+    tables::find(group, plural)?.idle
+}
+
+/// The name in paths of a kind that is described by a table.
+pub(crate) fn plural(group: &str, kind: &str) -> Option<&'static str> {
+    let header = tables::headers().iter().find(|header| header.group == group && header.kind == kind);
+    header.map(|header| header.plural)
 }
 
 /// The definitions, as they are to be stored; each is made when it is asked for, because they are large.
 pub fn shipped_definitions() -> impl Iterator<Item = Value> {
-    SHIPPED.iter().map(definition)
+    let typed = SHIPPED.iter().map(facts);
+    typed.chain(tables::read()).map(|facts| facts::definition(&facts))
 }
 
-fn definition(shipped: &Shipped) -> Value {
+fn facts(shipped: &Shipped) -> Facts {
     let schema = (shipped.schema)();
-    let versions: Vec<Value> = shipped
-        .versions
-        .iter()
-        .enumerate()
-        .map(|(index, served)| version(shipped, served, index == 0, &schema))
-        .collect();
-    let categories: &[&str] = if shipped.in_all { &["all"] } else { &[] };
-    let mut names = json!({
-        "plural": shipped.plural,
-        "singular": shipped.kind.to_lowercase(),
-        "kind": shipped.kind,
-        "listKind": format!("{}List", shipped.kind),
-    });
-    for (field, values) in [("shortNames", shipped.short_names), ("categories", categories)] {
-        if !values.is_empty() {
-            names[field] = json!(values);
-        }
+    let column = |&ShippedColumn(name, ty, path, priority, description): &ShippedColumn| Column {
+        name,
+        ty,
+        path,
+        priority,
+        description,
+    };
+    let version = |served: &Served| VersionFacts {
+        name: served.name,
+        is_deprecated: served.deprecation.is_some(),
+        deprecation: served.deprecation,
+        columns: shipped.columns.iter().map(column).collect(),
+        schema: schema.clone(),
+    };
+    Facts {
+        group: shipped.group,
+        kind: shipped.kind,
+        plural: shipped.plural,
+        short_names: shipped.short_names.to_vec(),
+        in_all: shipped.in_all,
+        scope: shipped.scope,
+        has_status: shipped.has_status,
+        has_scale: false,
+        versions: shipped.versions.iter().map(version).collect(),
     }
-    let scope = if shipped.scope == Scope::Namespaced { "Namespaced" } else { "Cluster" };
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{}", shipped.plural, shipped.group)},
-        "spec": {
-            "group": shipped.group,
-            "names": names,
-            "scope": scope,
-            "versions": versions,
-            "conversion": {"strategy": "None"},
-        },
-    })
-}
-
-fn version(shipped: &Shipped, served: &Served, is_stored: bool, schema: &Value) -> Value {
-    let mut version = json!({
-        "name": served.name,
-        "served": true,
-        "storage": is_stored,
-        "schema": {"openAPIV3Schema": schema},
-    });
-    if let Some(warning) = served.deprecation {
-        version["deprecated"] = json!(true);
-        version["deprecationWarning"] = json!(warning);
-    }
-    if shipped.has_status {
-        version["subresources"] = json!({"status": {}});
-    }
-    if !shipped.columns.is_empty() {
-        version["additionalPrinterColumns"] = shipped.columns.iter().map(column).collect();
-    }
-    version
-}
-
-fn column(column: &ShippedColumn) -> Value {
-    let ShippedColumn(name, ty, path, priority, description) = column;
-    let mut map = Map::new();
-    map.insert("name".to_owned(), json!(name));
-    map.insert("type".to_owned(), json!(ty));
-    map.insert("jsonPath".to_owned(), json!(path));
-    if *priority > 0 {
-        map.insert("priority".to_owned(), json!(priority));
-    }
-    if !description.is_empty() {
-        map.insert("description".to_owned(), json!(description));
-    }
-    Value::Object(map)
 }
 
 #[cfg(test)]

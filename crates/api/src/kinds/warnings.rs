@@ -30,8 +30,17 @@ pub(crate) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
         ("", "services") => service,
         ("kubevirt.io", "virtualmachines") => virtual_machine,
         ("instancetype.kubevirt.io", "virtualmachinepreferences" | "virtualmachineclusterpreferences") => preference,
+        _ if crate::shipped::idle(group, plural).is_some() => shipped,
         _ => |_| Vec::new(),
     }
+}
+
+/// A kind that Croft ships for the clients that write and read it.
+fn shipped(object: &Value) -> Vec<String> {
+    let (group, _) = text(object, "apiVersion").split_once('/').unwrap_or_default();
+    let kind = text(object, "kind");
+    let plural = crate::shipped::plural(group, kind);
+    plural.and_then(|plural| Some(idle(plural, crate::shipped::idle(group, plural)?))).unwrap_or_default()
 }
 
 fn idle(kinds: &str, consequence: &str) -> Vec<String> {

@@ -45,6 +45,22 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
+/// The schema of a type that is a part of kinds.
+pub(crate) fn part<T: JsonSchema>() -> Value {
+    let root = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    let root = root.to_value();
+    let definitions = root.get("$defs").and_then(Value::as_object).cloned().unwrap_or_default();
+    convert(&root, &definitions)
+}
+
+pub(crate) fn quantity() -> Value {
+    json!({
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": QUANTITY,
+        "x-kubernetes-int-or-string": true,
+    })
+}
+
 fn convert(node: &Value, definitions: &Map<String, Value>) -> Value {
     // `true`: anything.
     let Some(node) = node.as_object() else { return json!({"x-kubernetes-preserve-unknown-fields": true}) };
@@ -89,11 +105,7 @@ fn referred(node: &Map<String, Value>, definitions: &Map<String, Value>) -> Opti
     }
     let name = node.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
     Some(match name.rsplit('.').next() {
-        Some("Quantity") => json!({
-            "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY,
-            "x-kubernetes-int-or-string": true,
-        }),
+        Some("Quantity") => quantity(),
         // Metadata of a template: only what the object that is made from it accepts, which is checked then.
         Some("ObjectMeta") => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
         _ => convert(definitions.get(name)?, definitions),

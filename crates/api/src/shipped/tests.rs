@@ -1,12 +1,15 @@
 use super::*;
 use croft_meta::FieldPath;
 use croft_schema::{prune_resource, validate};
+use serde_json::json;
 
 use crate::custom_resource;
 use crate::resource::Resource;
 
 fn row(group: &str, plural: &str) -> Resource {
-    custom_resource(&definition(find(group, plural).unwrap())).unwrap()
+    let name = format!("{plural}.{group}");
+    let definition = shipped_definitions().find(|definition| definition["metadata"]["name"] == name.as_str());
+    custom_resource(&definition.unwrap()).unwrap()
 }
 
 #[test]
@@ -48,6 +51,47 @@ fn kinds_are_served_as_clients_know_them() {
     assert_eq!(columns(&vm), ["Age", "Status", "Ready"]);
     assert_eq!(columns(&row("harvesterhci.io", "settings")), ["VALUE"]);
     assert!(!row("harvesterhci.io", "settings").is_namespaced());
+}
+
+#[test]
+fn every_rule_compiles() {
+    for definition in shipped_definitions() {
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let schema = croft_schema::Schema::from_json(&version["schema"]["openAPIV3Schema"]).unwrap();
+            let rules = croft_schema::CelRules::compile(&schema, &FieldPath::root());
+            assert!(rules.is_ok(), "{}: {:?}", definition["metadata"]["name"], rules.err());
+        }
+    }
+}
+
+#[test]
+fn no_kind_is_described_twice() {
+    let mut seen = std::collections::HashSet::new();
+    for definition in shipped_definitions() {
+        assert!(seen.insert(definition["metadata"]["name"].to_string()), "{}", definition["metadata"]["name"]);
+    }
+    assert!(seen.len() > 90, "{}", seen.len());
+}
+
+#[test]
+fn kinds_of_tables_are_known_by_their_headers() {
+    assert_eq!(has_status("harvesterhci.io", "keypairs"), Some(false));
+    assert_eq!(has_status("harvesterhci.io", "addons"), Some(true));
+    assert_eq!(has_status("kubevirt.io", "virtualmachines"), Some(true));
+    assert_eq!(has_status("example.com", "keypairs"), None);
+    for definition in shipped_definitions() {
+        let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);
+        let has = !definition["spec"]["versions"][0]["subresources"]["status"].is_null();
+        assert_eq!(has_status(group.as_str().unwrap(), plural.as_str().unwrap()), Some(has), "{plural}");
+    }
+}
+
+#[test]
+fn kinds_that_are_only_stored_say_so() {
+    let row = row("harvesterhci.io", "virtualmachinebackups");
+    let object = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup"});
+    let warnings = (row.behaviour.warnings)(&object);
+    assert_eq!(warnings, ["Croft stores virtualmachinebackups but does not act on them: no backup is made"]);
 }
 
 #[test]
