@@ -6,6 +6,7 @@
 //! objects and should not take a hundred times as long for it, and any other writes nothing.
 
 mod definitions;
+mod harvester;
 mod platform;
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::verbs::create::{Tracking, create_object, prepared};
 use crate::verbs::update::{Candidate, change};
 use crate::{auth, prepare};
 
-const NAMESPACES: [&str; 8] = [
+const NAMESPACES: [&str; 11] = [
     "default",
     "kube-system",
     "kube-public",
@@ -33,6 +34,9 @@ const NAMESPACES: [&str; 8] = [
     "harvester-public",
     "longhorn-system",
     "cattle-system",
+    "cattle-monitoring-system",
+    "cattle-logging-system",
+    "fleet-local",
 ];
 const MANAGER: &str = "croft";
 const ADMIN: &str = "admin";
@@ -47,6 +51,7 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
     wanted.push(Wanted::kept(kubernetes_service(server)));
     wanted.extend(platform::objects(&server.outside_address()));
+    wanted.extend(harvester::objects(&server.outside_address()));
     ensure(server, wanted).await?;
     admin_user(server, admin_password).await
 }

@@ -15,12 +15,28 @@ use crate::verbs::create::{Tracking, prepared};
 use crate::verbs::update::{Candidate, change};
 use crate::{crd, prepare};
 
+/// How many are worked on together. All of them at once would be the most memory that the server ever takes.
+const TOGETHER: usize = 16;
+
 /// Writes those that are missing or differ. Their kinds are served when this returns.
 pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     server.cache.fresh().await?;
+    let mut definitions = croft_api::shipped_definitions();
+    loop {
+        let some: Vec<Value> = definitions.by_ref().take(TOGETHER).collect();
+        if some.is_empty() {
+            break;
+        }
+        install_some(server, some).await?;
+    }
+    server.catalog_caught_up().await;
+    Ok(())
+}
+
+async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Result<(), ApiError> {
     let mut missing = Vec::new();
     let mut outdated = Vec::new();
-    for mut definition in croft_api::shipped_definitions() {
+    for mut definition in definitions {
         let target = target(server, &definition)?;
         match server.cache.collection(crd::STORAGE_KEY).get(&target.id()) {
             None => missing.push((target, definition)),
@@ -46,7 +62,6 @@ pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     for (target, definition) in &outdated {
         update(server, target, definition).await?;
     }
-    server.catalog_caught_up().await;
     Ok(())
 }
 

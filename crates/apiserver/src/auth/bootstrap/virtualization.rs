@@ -25,8 +25,14 @@ const SIZES: &[&str] = &[
     "virtualmachineclusterpreferences",
 ];
 const DATA: &[&str] = &["datavolumes", "datasources"];
-const IMAGES: &[&str] =
-    &["virtualmachineimages", "keypairs", "virtualmachinetemplates", "virtualmachinetemplateversions"];
+const IMAGES: &[&str] = &[
+    "virtualmachineimages",
+    "keypairs",
+    "virtualmachinetemplates",
+    "virtualmachinetemplateversions",
+    "virtualmachinebackups",
+    "virtualmachinerestores",
+];
 
 /// To look at: what a guest tells of itself, and how a machine is made.
 const LOOK: &[&str] = &[
@@ -194,6 +200,7 @@ fn csi_driver() -> Vec<Value> {
         "volumesnapshotcontents",
         "volumesnapshotcontents/status",
         "volumesnapshotclasses",
+        "volumesnapshotclasses/status",
     ];
     vec![
         on(READ, STORAGE, &["storageclasses", "volumeattachments"]),
