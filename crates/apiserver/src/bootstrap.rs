@@ -221,7 +221,7 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
         .await
         .map_err(ApiError::internal)?
         .map_err(ApiError::internal)?;
-    let user = json!({
+    let mut user = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "croft.io/user",
         "metadata": { "name": format!("user-{ADMIN}"), "namespace": "kube-system" },
         "data": {
@@ -230,6 +230,10 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
             "groups": STANDARD.encode("system:masters"),
         },
     });
+    if generated {
+        // It was shown on a screen, or in a log.
+        user["data"]["must-change-password"] = json!(STANDARD.encode("true"));
+    }
     ensure_one(server, &Wanted { object: user, existing: Existing::Replace }).await?;
     Ok(generated.then_some(secret))
 }

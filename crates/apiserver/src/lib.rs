@@ -37,6 +37,7 @@ mod paths;
 mod pipeline;
 mod prepare;
 mod request;
+mod rest;
 mod serve;
 mod server;
 mod services;

@@ -1,5 +1,6 @@
 //! The road of every request: who is it, may they, what do they want, and the answer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
 use crate::streams::Streamed;
 use crate::user::UserInfo;
-use crate::{kubevirt, negotiate, node_proxy, paths, subresources, upload, verbs};
+use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, verbs};
 
 /// Upstream's limit for request bodies.
 const BODY_LIMIT: usize = 3 << 20;
@@ -31,23 +32,33 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// How a request came in.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
-    /// Over TLS, with the client's certificates if it showed any.
-    Remote(Option<Arc<[CertificateDer<'static>]>>),
+    /// Over TLS, from an address, with the client's certificates if it showed any.
+    Remote { certificates: Option<Arc<[CertificateDer<'static>]>>, address: IpAddr },
     /// From a part of Croft in this process.
     Internal,
+}
+
+impl Caller {
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Remote { address, .. } => Some(*address),
+            Self::Internal => None,
+        }
+    }
 }
 
 /// Answers one request. Never fails: every failure is an answer.
 pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, caller: Caller) -> Answer {
     let started = Instant::now();
     let query = Query::parse(request.uri().query());
-    let info = RequestInfo::parse(request.method(), request.uri().path(), &query);
+    let info = RequestInfo::parse(request.method(), rest::without_cluster(request.uri().path()), &query);
     let changes = !matches!(info.verb, "get" | "list" | "watch" | "head" | "options");
     let _counted = server.metrics.request_started(changes);
     let streamed = Streamed::find(&info, &query);
     // Only the start of a watch is bounded; the stream lives on in the answer. Other streams watch over themselves.
     let is_unbounded = info.verb == "watch" || streamed.is_some();
     let is_head = request.method() == http::Method::HEAD;
+    let is_rest = rest::is_rest(&info) && !matches!(streamed, Some(Streamed::Image(_)));
     let failed = negotiate::output(request.headers()).map_or(Output::JSON, Output::whole);
 
     let patience = match asked_timeout(&query) {
@@ -67,7 +78,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         Ok(answer) => answer,
         Err(error) => {
             log_failure(&info, &error, &caller);
-            answer::failure_as(failed, &error)
+            if is_rest { rest::failure(&error) } else { answer::failure_as(failed, &error) }
         }
     };
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
@@ -125,8 +136,12 @@ async fn answer_request(
     }
     let user = match caller {
         Caller::Internal => UserInfo::internal(),
-        Caller::Remote(chain) => {
-            let user = server.auth.authenticator.authenticate(&parts.headers, chain.as_deref()).await?;
+        // Whoever logs in may still hold a session that has ended.
+        Caller::Remote { .. } if rest::is_public(&info) => UserInfo::anonymous(),
+        Caller::Remote { certificates, address } => {
+            rest::csrf::check(&parts.method, &parts.headers)?;
+            let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
+            let user = known.await?;
             impersonate(
                 &server.auth.rbac,
                 user,
@@ -135,13 +150,21 @@ async fn answer_request(
             )?
         }
     };
-    let wanted = streamed.as_ref().and_then(Streamed::attributes).unwrap_or_else(|| Attributes::of(&info));
-    server.auth.authorize(&user, &wanted)?;
+    let is_rest = rest::is_rest(&info);
+    if is_rest {
+        rest::name_host(&mut parts);
+    }
+    match streamed.as_ref().and_then(Streamed::attributes) {
+        Some(wanted) => server.auth.authorize(&user, &wanted)?,
+        // Each of those paths is about a resource, and is authorized where that is known.
+        None if is_rest => {}
+        None => server.auth.authorize(&user, &Attributes::of(&info))?,
+    }
     let is_internal = matches!(caller, Caller::Internal);
     if let Some(streamed) = &streamed {
         let headers = parts.headers.clone();
         let call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
-        return streamed.answer(&call, &mut parts, body).await;
+        return streamed.answer(call, &mut parts, body).await;
     }
     let _permit = if info.verb == "watch" || matches!(caller, Caller::Internal) {
         None
@@ -161,14 +184,20 @@ async fn answer_request(
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
     let call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
-    let result = if call.info.is_resource { resource(&call).await } else { paths::answer(&call).await };
+    let result = if call.info.is_resource {
+        resource(&call).await
+    } else if is_rest {
+        rest::answer(&call, caller.address()).await
+    } else {
+        paths::answer(&call).await
+    };
     let mut answer = result?;
     answer::add_warnings(&mut answer, &call.take_warnings());
     Ok(answer)
 }
 
 /// A request for a resource: the same verbs for every kind.
-async fn resource(call: &Call) -> Result<Answer, ApiError> {
+pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
     let info = &call.info;
     match info.group.as_str() {
         kubevirt::GROUP => return kubevirt::answer(call).await,

@@ -141,6 +141,10 @@ impl Query {
         Self(pairs.collect())
     }
 
+    pub(crate) fn of(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Self(pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }

@@ -75,8 +75,8 @@ pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: A
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => {
-                tasks.spawn(connection(Arc::clone(&server), acceptor.clone(), stream));
+            Ok((stream, peer)) => {
+                tasks.spawn(connection(Arc::clone(&server), acceptor.clone(), stream, peer.ip()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: the connections that end give some back.
@@ -87,7 +87,7 @@ pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: A
     }
 }
 
-async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpStream) {
+async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpStream, address: IpAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -105,7 +105,7 @@ async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpSt
         .1
         .peer_certificates()
         .map(|chain| chain.iter().cloned().map(CertificateDer::into_owned).collect());
-    let caller = Caller::Remote(certificates);
+    let caller = Caller::Remote { certificates, address };
     let stop = server.stopping();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (server, caller) = (Arc::clone(&server), caller.clone());

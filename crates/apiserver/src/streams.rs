@@ -11,7 +11,7 @@ use crate::auth::Attributes;
 use crate::call::Call;
 use crate::request::{Query, RequestInfo};
 use crate::upload::Form;
-use crate::{harvester, kubevirt, upload};
+use crate::{harvester, kubevirt, rest, upload};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
@@ -19,6 +19,8 @@ pub(crate) enum Streamed {
     Machine,
     /// An image, through Harvester's own paths.
     Image(harvester::Image),
+    /// Changes of many kinds over one WebSocket.
+    Subscription,
     /// Data for a claim, by whoever holds the token for it.
     ClaimUpload(Form),
 }
@@ -28,6 +30,9 @@ impl Streamed {
         if info.is_resource {
             return kubevirt::stream::is_stream(info).then_some(Self::Machine);
         }
+        if rest::subscribe::is_subscription(info) {
+            return Some(Self::Subscription);
+        }
         harvester::Image::find(info, query).map(Self::Image).or_else(|| upload::find(info).map(Self::ClaimUpload))
     }
 
@@ -35,14 +40,15 @@ impl Streamed {
     pub(crate) fn attributes(&self) -> Option<Attributes<'_>> {
         match self {
             Self::Image(image) => Some(image.attributes()),
-            Self::Machine | Self::ClaimUpload(_) => None,
+            Self::Machine | Self::Subscription | Self::ClaimUpload(_) => None,
         }
     }
 
-    pub(crate) async fn answer(&self, call: &Call, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
+    pub(crate) async fn answer(&self, call: Call, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
         match self {
-            Self::Machine => kubevirt::stream::open(call, parts).await,
-            Self::Image(image) => image.answer(call, body).await,
+            Self::Machine => kubevirt::stream::open(&call, parts).await,
+            Self::Image(image) => image.answer(&call, body).await,
+            Self::Subscription => rest::subscribe::open(call, parts),
             Self::ClaimUpload(form) => upload::claim(&call.server, parts, body, *form).await,
         }
     }

@@ -16,7 +16,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::{Endpoint, patience};
+use crate::{Endpoint, Identity, patience};
 
 /// What virtctl asks for, and the server must echo.
 pub const PLAIN: &str = "plain.kubevirt.io";
@@ -56,13 +56,27 @@ impl Endpoint {
         path: &str,
         protocols: &[&str],
     ) -> Result<std::result::Result<WebSocket, Refused>> {
-        let stream = self.connect(Some(&self.admin), &[]).await?;
+        self.websocket_as(Some(&self.admin), path, protocols, &[]).await
+    }
+
+    /// The same as somebody else: with these headers, and the certificate of whoever has one.
+    pub async fn websocket_as(
+        &self,
+        identity: Option<&Identity>,
+        path: &str,
+        protocols: &[&str],
+        headers: &[(&str, &str)],
+    ) -> Result<std::result::Result<WebSocket, Refused>> {
+        let stream = self.connect(identity, &[]).await?;
         let mut request = Request::get(format!("wss://{}{path}", self.address()?))
             .header("host", self.address()?.to_string())
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")
             .header("sec-websocket-key", generate_key());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if !protocols.is_empty() {
             request = request.header("sec-websocket-protocol", protocols.join(", "));
         }
@@ -107,6 +121,10 @@ fn read(
 impl WebSocket {
     pub async fn send(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.sink.send(Message::binary(bytes.to_vec())).await?)
+    }
+
+    pub async fn send_text(&mut self, text: &str) -> Result<()> {
+        Ok(self.sink.send(Message::text(text)).await?)
     }
 
     /// Some bytes, as they come; none when the other side has said goodbye.

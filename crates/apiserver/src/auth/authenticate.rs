@@ -1,4 +1,4 @@
-//! Who sent a request: by client certificate, bearer token or password; anonymous without any.
+//! Who sent a request: by client certificate, bearer token, session cookie or password; anonymous without any.
 //!
 //! As upstream's union of authenticators, each kind of credentials is tried in turn and the first that is right
 //! counts. Credentials that are wrong do not make a caller anonymous: if nothing else is right, the answer is 401.
@@ -8,6 +8,7 @@ mod bearer;
 mod memo;
 mod passwords;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,18 +22,21 @@ use rustls::pki_types::CertificateDer;
 use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
 use self::memo::Memo;
-use self::passwords::{LoginError, Passwords};
+use self::passwords::Passwords;
+pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
-use crate::cache::Cache;
+use crate::cache::{Cache, Collection};
 use crate::user::UserInfo;
 
 /// Where the Secrets of users and their tokens are.
-const USERS_NAMESPACE: &str = "kube-system";
+pub(crate) const USERS_NAMESPACE: &str = "kube-system";
 /// `extra` of whoever used a credential that has a name.
-const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+pub(crate) const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// A WebSocket client in a browser cannot set headers; it passes its token as a subprotocol.
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+/// The cookie that holds the token of a browser's session.
+pub(crate) const SESSION_COOKIE: &str = "R_SESS";
 const INVALID_TOKEN: &str = "invalid bearer token";
 
 /// How long a checked signature need not be checked again; what it is bound to is looked up every time.
@@ -49,6 +53,7 @@ pub(crate) struct Identified {
 pub(crate) struct Authenticator {
     ca: Arc<Ca>,
     signer: Arc<TokenSigner>,
+    secrets: Arc<Collection>,
     token_owners: TokenOwners,
     bearer_tokens: BearerTokens,
     passwords: Passwords,
@@ -61,6 +66,7 @@ impl Authenticator {
         Ok(Self {
             ca,
             signer,
+            secrets: cache.collection("core/secrets"),
             token_owners: TokenOwners::new(cache)?,
             bearer_tokens: BearerTokens::new(cache),
             passwords: Passwords::new(cache)?,
@@ -74,6 +80,7 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         client_certs: Option<&[CertificateDer<'_>]>,
+        address: Option<IpAddr>,
     ) -> Result<UserInfo, ApiError> {
         let now = Timestamp::now();
         let mut failures = Vec::new();
@@ -82,9 +89,12 @@ impl Authenticator {
             Ok(None) => {}
             Err(why) => failures.push(why),
         }
-        for token in
-            [authorization(headers, "bearer").map(Ok), websocket_token(headers).transpose()].into_iter().flatten()
-        {
+        let tokens = [
+            authorization(headers, "bearer").map(Ok),
+            websocket_token(headers).transpose(),
+            session_token(headers).map(|token| Ok(token.to_owned())),
+        ];
+        for token in tokens.into_iter().flatten() {
             match token.and_then(|token| self.by_token(&token, &[], now)) {
                 Ok(identified) => return Ok(identified.user),
                 Err(why) => failures.push(why),
@@ -92,7 +102,10 @@ impl Authenticator {
         }
         if let Some(credentials) = basic_header(headers) {
             let login = match credentials {
-                Ok((user, password)) => self.passwords.login(&user, password, now).await,
+                Ok((user, password)) => match self.by_token_pair(&user, &password, now) {
+                    Some(found) => found.map_err(LoginError::Wrong),
+                    None => self.passwords.login(&user, password, address, now).await,
+                },
                 Err(why) => Err(LoginError::Wrong(why)),
             };
             match login {
@@ -117,6 +130,30 @@ impl Authenticator {
     /// for its status.
     pub(crate) fn identify_token(&self, token: &str, audiences: &[String]) -> Result<Identified, String> {
         self.by_token(token, audiences, Timestamp::now())
+    }
+
+    /// The local user with this password. Failures are counted, and too many of them make everyone wait.
+    pub(crate) async fn login(
+        &self,
+        name: &str,
+        password: String,
+        address: Option<IpAddr>,
+    ) -> Result<UserInfo, LoginError> {
+        self.passwords.login(name, password, address, Timestamp::now()).await
+    }
+
+    pub(crate) fn local_user(&self, name: &str) -> Option<LocalUser> {
+        passwords::local_user(&self.secrets, name)
+    }
+
+    pub(crate) fn local_users(&self) -> Vec<LocalUser> {
+        passwords::local_users(&self.secrets)
+    }
+
+    /// A token as user and password: its name before the colon, its secret after it.
+    fn by_token_pair(&self, user: &str, password: &str, now: Timestamp) -> Option<Result<UserInfo, String>> {
+        let token = BearerToken::parse(&format!("{user}:{password}"))?;
+        Some(self.by_bearer_token(&token, &[], now).map(|identified| identified.user))
     }
 
     fn by_certificate(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Option<UserInfo>, String> {
@@ -208,6 +245,21 @@ fn authorization(headers: &HeaderMap, scheme: &str) -> Option<String> {
     words.next().filter(|word| word.eq_ignore_ascii_case(scheme))?;
     // Nothing, or a space too many, is no credentials at all.
     words.next().filter(|credentials| !credentials.is_empty()).map(str::to_owned)
+}
+
+/// The token of a browser's session. Explicit credentials come before it.
+pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
+    if headers.contains_key(header::AUTHORIZATION) {
+        return None;
+    }
+    cookie(headers, SESSION_COOKIE)
+}
+
+/// The value of a cookie; an empty one is none.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches('"')).filter(|value| !value.is_empty())
 }
 
 /// The user and password of `Authorization: Basic`.

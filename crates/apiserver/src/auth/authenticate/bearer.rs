@@ -2,14 +2,17 @@
 //!
 //! `token-<id>` holds `id`, `hash` (SHA-256 of the secret part, hexadecimal), `user`, `groups` (separated by commas)
 //! and, unless it lasts for ever, `expires` (RFC 3339). The token itself is nowhere.
+//!
+//! A token with an `account`, the uid of a local user's Secret, stands for that user as the user is now: with the groups
+//! of today, and for nobody once the user is gone. Those are made by logging in.
 
 use std::sync::Arc;
 
 use croft_pki::BearerToken;
 use jiff::Timestamp;
 
-use super::USERS_NAMESPACE;
-use super::passwords::{groups, secret_text};
+use super::passwords::{groups, local_user, secret_text};
+use super::{CREDENTIAL_ID, USERS_NAMESPACE};
 use crate::cache::{Cache, Collection};
 use crate::user::UserInfo;
 
@@ -45,6 +48,13 @@ impl BearerTokens {
         let name = text("user");
         if name.is_empty() {
             return Err("the token names no user".to_owned());
+        }
+        let account = text("account");
+        if !account.is_empty() {
+            let owner = local_user(&self.secrets, &name).filter(|owner| owner.user.uid == account);
+            let mut user = owner.ok_or("the token's user is gone")?.user;
+            user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("token-{}", token.id())]);
+            return Ok(user);
         }
         Ok(UserInfo { name, groups: groups(&text("groups")), ..UserInfo::default() })
     }

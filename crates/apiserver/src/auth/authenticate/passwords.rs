@@ -1,8 +1,10 @@
 //! Local users, kept as Secrets of type `croft.io/user` in kube-system.
 //!
-//! `user-<name>` holds `username`, `password-hash` (argon2id, PHC format) and `groups` (separated by commas).
+//! `user-<name>` holds `username`, `password-hash` (argon2id, PHC format), `groups` (separated by commas) and, until the
+//! first password was changed, `must-change-password`.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ const VERIFIED_TTL: Duration = Duration::from_mins(1);
 const CHECKS_AT_A_TIME: usize = 2;
 /// So many wrong passwords in a row are forgiven; after that the wait doubles with each.
 const FREE_FAILURES: u32 = 5;
+/// The same from one address, behind which there may be many people.
+const FREE_FAILURES_OF_ADDRESS: u32 = 30;
 const MAX_WAIT_SECONDS: i64 = 60;
 /// Failures this old are forgotten.
 const FORGET_SECONDS: i64 = 900;
@@ -32,7 +36,7 @@ const FORGET_SECONDS: i64 = 900;
 const MAX_WATCHED: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum LoginError {
+pub(crate) enum LoginError {
     Wrong(String),
     Throttled { retry_after_seconds: u32 },
 }
@@ -41,7 +45,7 @@ pub(super) enum LoginError {
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
     verified: Memo<()>,
-    failures: Mutex<HashMap<String, Failures>>,
+    failures: Mutex<HashMap<Watched, Failures>>,
     slots: Semaphore,
 }
 
@@ -51,9 +55,29 @@ struct Failures {
     last: Timestamp,
 }
 
-struct LocalUser {
-    user: UserInfo,
+/// A user that logs in with a password.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalUser {
+    pub(crate) user: UserInfo,
+    pub(crate) must_change_password: bool,
+    pub(crate) created: String,
     hash: String,
+}
+
+/// Whose failures are counted: a name's and an address's, each on its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Watched {
+    Name(String),
+    Address(IpAddr),
+}
+
+impl Watched {
+    fn free_failures(&self) -> u32 {
+        match self {
+            Self::Name(_) => FREE_FAILURES,
+            Self::Address(_) => FREE_FAILURES_OF_ADDRESS,
+        }
+    }
 }
 
 impl Passwords {
@@ -66,7 +90,15 @@ impl Passwords {
         })
     }
 
-    pub(super) async fn login(&self, name: &str, password: String, now: Timestamp) -> Result<UserInfo, LoginError> {
+    pub(super) async fn login(
+        &self,
+        name: &str,
+        password: String,
+        address: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Result<UserInfo, LoginError> {
+        let watched: Vec<Watched> =
+            std::iter::once(Watched::Name(name.to_owned())).chain(address.map(Watched::Address)).collect();
         let wrong = || LoginError::Wrong(format!("wrong password for user {name:?}, or no such user"));
         let found = self.find(name);
         let hash = found.as_ref().map(|found| found.hash.clone());
@@ -87,7 +119,7 @@ impl Passwords {
         if let Some(user) = known() {
             return Ok(user);
         }
-        self.check_patience(name, now)?;
+        watched.iter().try_for_each(|who| self.check_patience(who, now))?;
         let checked = tokio::task::spawn_blocking(move || {
             // A name that does not exist costs as much time as one that does.
             let exists = hash.is_some();
@@ -97,36 +129,28 @@ impl Passwords {
         let is_right = checked.await.unwrap_or(false);
         match found {
             Some(found) if is_right => {
-                self.failures.lock().remove(name);
+                // Not the address's: a right password of one's own would hide guesses at others'.
+                self.failures.lock().remove(&watched[0]);
                 self.verified.put(digest, (), now);
                 Ok(found.user)
             }
             _ => {
-                self.remember_failure(name, now);
+                for who in &watched {
+                    self.remember_failure(who, now);
+                }
                 Err(wrong())
             }
         }
     }
 
     fn find(&self, name: &str) -> Option<LocalUser> {
-        let secret = self.secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json();
-        if secret["type"] != SECRET_TYPE || object::deletion_timestamp(&secret).is_some() {
-            return None;
-        }
-        // The name in the data is the user's; the Secret's only finds it.
-        if secret_text(&secret, "username").as_deref() != Some(name) {
-            return None;
-        }
-        let groups = groups(&secret_text(&secret, "groups").unwrap_or_default());
-        let user =
-            UserInfo { name: name.to_owned(), uid: object::uid(&secret).to_owned(), groups, ..UserInfo::default() };
-        Some(LocalUser { user, hash: secret_text(&secret, "password-hash")? })
+        local_user(&self.secrets, name)
     }
 
-    fn check_patience(&self, name: &str, now: Timestamp) -> Result<(), LoginError> {
+    fn check_patience(&self, who: &Watched, now: Timestamp) -> Result<(), LoginError> {
         let failures = self.failures.lock();
-        let Some(Failures { count, last }) = failures.get(name) else { return Ok(()) };
-        let Some(excess) = count.checked_sub(FREE_FAILURES) else { return Ok(()) };
+        let Some(Failures { count, last }) = failures.get(who) else { return Ok(()) };
+        let Some(excess) = count.checked_sub(who.free_failures()) else { return Ok(()) };
         let wait = 1_i64.checked_shl(excess).map_or(MAX_WAIT_SECONDS, |wait| wait.clamp(1, MAX_WAIT_SECONDS));
         let left = wait - now.duration_since(*last).as_secs();
         if left <= 0 {
@@ -135,22 +159,52 @@ impl Passwords {
         Err(LoginError::Throttled { retry_after_seconds: u32::try_from(left).unwrap_or(u32::MAX) })
     }
 
-    fn remember_failure(&self, name: &str, now: Timestamp) {
+    fn remember_failure(&self, who: &Watched, now: Timestamp) {
         let mut failures = self.failures.lock();
         let is_old = |failures: &Failures| now.duration_since(failures.last).as_secs() > FORGET_SECONDS;
         if failures.len() >= MAX_WATCHED {
             failures.retain(|_, failures| !is_old(failures));
         }
         // Full of names that somebody makes up: the slots still bound how fast anyone can guess.
-        if failures.len() >= MAX_WATCHED && !failures.contains_key(name) {
+        if failures.len() >= MAX_WATCHED && !failures.contains_key(who) {
             return;
         }
-        let entry = failures.entry(name.to_owned()).or_insert(Failures { count: 0, last: now });
+        let entry = failures.entry(who.clone()).or_insert(Failures { count: 0, last: now });
         if is_old(entry) {
             entry.count = 0;
         }
         *entry = Failures { count: entry.count.saturating_add(1), last: now };
     }
+}
+
+/// The local user of this name.
+pub(super) fn local_user(secrets: &Collection, name: &str) -> Option<LocalUser> {
+    read_user(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
+}
+
+/// All of them.
+pub(super) fn local_users(secrets: &Collection) -> Vec<LocalUser> {
+    let secrets = secrets.list(USERS_NAMESPACE);
+    let named = secrets.iter().filter_map(|secret| Some((secret.name().strip_prefix("user-")?, secret)));
+    named.filter_map(|(name, secret)| read_user(&secret.json(), name)).collect()
+}
+
+fn read_user(secret: &Value, name: &str) -> Option<LocalUser> {
+    if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
+        return None;
+    }
+    // The name in the data is the user's; the Secret's only finds it.
+    if secret_text(secret, "username").as_deref() != Some(name) {
+        return None;
+    }
+    let groups = groups(&secret_text(secret, "groups").unwrap_or_default());
+    let user = UserInfo { name: name.to_owned(), uid: object::uid(secret).to_owned(), groups, ..UserInfo::default() };
+    Some(LocalUser {
+        user,
+        must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
+        created: secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        hash: secret_text(secret, "password-hash")?,
+    })
 }
 
 /// A hash of no password, made with the same parameters as real ones.
@@ -161,7 +215,7 @@ fn stand_in_hash() -> &'static str {
 }
 
 /// One value of a Secret's `data`.
-pub(super) fn secret_text(secret: &Value, key: &str) -> Option<String> {
+pub(crate) fn secret_text(secret: &Value, key: &str) -> Option<String> {
     let encoded = secret.get("data")?.get(key)?.as_str()?;
     String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok()
 }

@@ -58,9 +58,13 @@ async fn no_credentials_are_anonymous() {
         &[("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.YmFk")],
     ];
     for pairs in table {
-        assert_eq!(authenticator.authenticate(&headers(pairs), None).await, Ok(UserInfo::anonymous()), "{pairs:?}");
+        assert_eq!(
+            authenticator.authenticate(&headers(pairs), None, None).await,
+            Ok(UserInfo::anonymous()),
+            "{pairs:?}"
+        );
     }
-    assert_eq!(authenticator.authenticate(&headers(&[]), Some(&[])).await, Ok(UserInfo::anonymous()));
+    assert_eq!(authenticator.authenticate(&headers(&[]), Some(&[]), None).await, Ok(UserInfo::anonymous()));
 }
 
 #[tokio::test]
@@ -87,7 +91,11 @@ async fn wrong_credentials_are_refused() {
         websocket("base64url.bearer.authorization.k8s.io.???, x"),
     ];
     for headers in table {
-        assert_eq!(authenticator.authenticate(&headers, None).await, Err(ApiError::unauthorized()), "{headers:?}");
+        assert_eq!(
+            authenticator.authenticate(&headers, None, None).await,
+            Err(ApiError::unauthorized()),
+            "{headers:?}"
+        );
     }
 }
 
@@ -98,7 +106,7 @@ async fn certificates_of_our_authority_identify() {
     let now = Timestamp::now();
     let good = certificate(&keys, "ann", &["dev", "system:masters"], now);
     for _ in 0..2 {
-        let user = authenticator.authenticate(&headers(&[]), Some(&good)).await.unwrap();
+        let user = authenticator.authenticate(&headers(&[]), Some(&good), None).await.unwrap();
         assert_eq!(
             (user.name.as_str(), &user.groups[..]),
             ("ann", &["dev", "system:masters", AUTHENTICATED].map(str::to_owned)[..])
@@ -109,12 +117,12 @@ async fn certificates_of_our_authority_identify() {
     let foreign = certificate(&other, "ann", &["system:masters"], now);
     let garbage = vec![CertificateDer::from(vec![1, 2, 3])];
     for chain in [expired, foreign.clone(), garbage] {
-        assert_eq!(authenticator.authenticate(&headers(&[]), Some(&chain)).await, Err(ApiError::unauthorized()));
+        assert_eq!(authenticator.authenticate(&headers(&[]), Some(&chain), None).await, Err(ApiError::unauthorized()));
     }
     // A right token makes up for a wrong certificate.
     let token = BearerToken::generate().unwrap();
     cache.put(&token_secret(&token, "")).await;
-    let user = authenticator.authenticate(&bearer(token.reveal().reveal()), Some(&foreign)).await.unwrap();
+    let user = authenticator.authenticate(&bearer(token.reveal().reveal()), Some(&foreign), None).await.unwrap();
     assert_eq!(user.name, "ann");
 }
 
@@ -134,24 +142,28 @@ async fn opaque_tokens_identify_until_they_expire_or_go() {
     ])
     .await;
     let authenticator = Keys::new().authenticator(&cache);
-    let user = authenticator.authenticate(&bearer(lasting.reveal().reveal()), None).await.unwrap();
+    let user = authenticator.authenticate(&bearer(lasting.reveal().reveal()), None, None).await.unwrap();
     assert_eq!(user, UserInfo::new("ann", &["dev", AUTHENTICATED]));
 
     let websocket =
         format!("v4.channel.k8s.io,{WEBSOCKET_BEARER}{}", BASE64_URL_SAFE_NO_PAD.encode(lasting.reveal().reveal()));
     let websocket =
         headers(&[("connection", "upgrade"), ("upgrade", "WebSocket"), ("sec-websocket-protocol", &websocket)]);
-    assert_eq!(authenticator.authenticate(&websocket, None).await.unwrap().name, "ann");
+    assert_eq!(authenticator.authenticate(&websocket, None, None).await.unwrap().name, "ann");
 
     // The id is public; it is the secret that counts.
     let other = BearerToken::generate().unwrap().reveal().reveal().split_once(':').unwrap().1.to_owned();
     let forged = format!("croft-{}:{other}", lasting.id());
     let refused = [expired, garbled, retyped, nameless].map(|token| token.reveal().reveal().to_owned());
     for token in refused.into_iter().chain([forged]) {
-        assert_eq!(authenticator.authenticate(&bearer(&token), None).await, Err(ApiError::unauthorized()), "{token}");
+        assert_eq!(
+            authenticator.authenticate(&bearer(&token), None, None).await,
+            Err(ApiError::unauthorized()),
+            "{token}"
+        );
     }
     cache.delete(&format!("core/secrets/kube-system/token-{}", lasting.id())).await;
-    assert!(authenticator.authenticate(&bearer(lasting.reveal().reveal()), None).await.is_err());
+    assert!(authenticator.authenticate(&bearer(lasting.reveal().reveal()), None, None).await.is_err());
 }
 
 #[tokio::test]
@@ -165,14 +177,14 @@ async fn service_account_tokens_need_their_account() {
     };
     let now = Timestamp::now();
     let good = mint(&keys, now);
-    assert_eq!(authenticator.authenticate(&bearer(&good), None).await.unwrap().uid, "uid-1");
+    assert_eq!(authenticator.authenticate(&bearer(&good), None, None).await.unwrap().uid, "uid-1");
     let refused = [
         mint(&other, now),
         mint(&keys, now - SignedDuration::from_hours(2)),
         mint(&keys, now + SignedDuration::from_hours(1)),
     ];
     for token in refused {
-        assert_eq!(authenticator.authenticate(&bearer(&token), None).await, Err(ApiError::unauthorized()));
+        assert_eq!(authenticator.authenticate(&bearer(&token), None, None).await, Err(ApiError::unauthorized()));
     }
     // Signatures are remembered for a while, the account is looked up each time.
     let mut leaving = stored("ServiceAccount", "ns", "sa", "uid-1");
@@ -192,24 +204,24 @@ async fn passwords_identify_and_change_at_once() {
     let cache = TestCache::new([user("ann", "secret")]).await;
     let authenticator = Keys::new().authenticator(&cache);
     for _ in 0..2 {
-        let found = authenticator.authenticate(&basic("ann", "secret"), None).await.unwrap();
+        let found = authenticator.authenticate(&basic("ann", "secret"), None, None).await.unwrap();
         assert_eq!((found.name.as_str(), found.uid.as_str()), ("ann", "uid-user-ann"));
         assert_eq!(found.groups, ["staff", "admins", AUTHENTICATED]);
     }
     for (name, password) in [("ann", "wrong"), ("ann", ""), ("bob", "secret"), ("", "")] {
         assert_eq!(
-            authenticator.authenticate(&basic(name, password), None).await,
+            authenticator.authenticate(&basic(name, password), None, None).await,
             Err(ApiError::unauthorized()),
             "{name}"
         );
     }
     cache.put(&user("ann", "changed")).await;
-    assert!(authenticator.authenticate(&basic("ann", "secret"), None).await.is_err());
-    assert!(authenticator.authenticate(&basic("ann", "changed"), None).await.is_ok());
+    assert!(authenticator.authenticate(&basic("ann", "secret"), None, None).await.is_err());
+    assert!(authenticator.authenticate(&basic("ann", "changed"), None, None).await.is_ok());
     let mut retyped = user("ann", "changed");
     retyped["type"] = json!("Opaque");
     cache.put(&retyped).await;
-    assert!(authenticator.authenticate(&basic("ann", "changed"), None).await.is_err());
+    assert!(authenticator.authenticate(&basic("ann", "changed"), None, None).await.is_err());
 }
 
 #[tokio::test]
@@ -217,7 +229,8 @@ async fn guessing_is_slowed_down_per_user() {
     let cache = TestCache::new([user("ann", "secret"), user("bob", "other")]).await;
     let passwords = Passwords::new(&cache).unwrap();
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-    let login = async |name: &str, password: &str, second| passwords.login(name, password.to_owned(), at(second)).await;
+    let login =
+        async |name: &str, password: &str, second| passwords.login(name, password.to_owned(), None, at(second)).await;
     assert!(login("ann", "secret", 0).await.is_ok());
     for guess in 0..5 {
         assert!(matches!(login("ann", &format!("guess {guess}"), 0).await, Err(LoginError::Wrong(_))), "{guess}");

@@ -1,0 +1,245 @@
+//! What Steve adds to an object: its id and type, links, the actions that can be used, a state and the printed columns.
+//!
+//! Lists add it to the bytes that the cache holds, without building the object: they are long, and nearly as fast as the
+//! Kubernetes API's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use croft_meta::object;
+use serde_json::{Map, Value, json};
+
+use super::actions;
+use super::schema::Schema;
+use super::state::Look;
+use crate::cache::{Collection, Object};
+use crate::call::{Call, Target, id};
+use crate::clock;
+use crate::encoding::Head;
+use crate::server::ApiServer;
+use crate::table::{Include, Printer};
+use crate::user::UserInfo;
+use crate::write::{in_version, is_served_as_stored, storage_gvk};
+
+const METADATA: &[u8] = b"\"metadata\":{";
+/// Steve's own fields. An object's field of such a name is written with an underscore before it.
+const RESERVED: [&str; 4] = ["id", "type", "links", "actions"];
+
+/// What the caller may do with the objects of one namespace.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    update: bool,
+    delete: bool,
+}
+
+/// For the objects of one kind, in one request.
+#[derive(Debug)]
+pub(super) struct Dresser {
+    server: Arc<ApiServer>,
+    user: UserInfo,
+    pub(super) schema: Schema,
+    target: Target,
+    base: String,
+    /// `https://host/v1/harvester/<plural id>`
+    collection: String,
+    head: Head,
+    rights: HashMap<String, Rights>,
+    /// Of virtual machines: where they are as they run.
+    instances: Option<Arc<Collection>>,
+    /// The stored bytes can be used as they are.
+    is_plain: bool,
+    pub(super) with_columns: bool,
+    pub(super) with_managed_fields: bool,
+}
+
+impl Dresser {
+    pub(super) fn new(call: &Call, root: &str, schema: &Schema) -> Self {
+        let target = schema.target("", "");
+        let base = super::reply::base(call);
+        let has_reserved = schema.is("", "secrets") || schema.served.plural() == "events";
+        let is_machine = schema.is("kubevirt.io", "virtualmachines");
+        let excluded = |field: &str| call.query.all("exclude").any(|excluded| excluded == field);
+        Self {
+            collection: format!("{base}{root}/{}", schema.plural_id),
+            base,
+            head: Head::new(
+                &storage_gvk(&target).api_version(),
+                Some(&target.gvk().api_version()),
+                target.served.kind(),
+            ),
+            rights: HashMap::new(),
+            instances: is_machine.then(|| call.server.cache.collection("kubevirt.io/virtualmachineinstances")),
+            is_plain: is_served_as_stored(&target) && !has_reserved,
+            with_columns: true,
+            with_managed_fields: !excluded("metadata.managedFields"),
+            server: Arc::clone(&call.server),
+            user: call.user.clone(),
+            schema: schema.clone(),
+            target,
+        }
+    }
+
+    /// Appends the object, dressed.
+    pub(super) fn write(&mut self, stored: &Object, out: &mut Vec<u8>) {
+        if !self.is_plain || self.with_columns || !self.write_spliced(stored, out) {
+            let dressed = self.value(in_version(stored, &self.target));
+            // Memory takes any value.
+            let _ = serde_json::to_writer(out, &dressed);
+        }
+    }
+
+    /// Says whether it could be done.
+    fn write_spliced(&mut self, stored: &Object, out: &mut Vec<u8>) -> bool {
+        let look = Look::of(&stored.bytes);
+        let extra = self.extra(stored.namespace(), stored.name(), &look);
+        let (head, rest) = self.head.pieces(&stored.bytes);
+        let (Some(head), Some(rest)) = (head.strip_prefix(b"{"), rest.strip_prefix(METADATA)) else { return false };
+        out.push(b'{');
+        for (name, value) in &extra {
+            out.extend_from_slice(format!("\"{name}\":{value},").as_bytes());
+        }
+        out.extend_from_slice(head);
+        out.extend_from_slice(METADATA);
+        out.extend_from_slice(b"\"relationships\":[],\"state\":");
+        out.extend_from_slice(look.state().to_json().to_string().as_bytes());
+        out.push(b',');
+        match look.metadata.managed_fields.filter(|_| !self.with_managed_fields) {
+            Some(managed) => write_without(out, rest, "managedFields", managed.get()),
+            None => out.extend_from_slice(rest),
+        }
+        true
+    }
+
+    /// The same for an object that is at hand.
+    pub(super) fn value(&mut self, mut value: Value) -> Value {
+        let text = value.to_string();
+        let look = Look::of(text.as_bytes());
+        let (namespace, name) = (object::namespace(&value).to_owned(), object::name(&value).to_owned());
+        let extra = self.extra(&namespace, &name, &look);
+        let cells = self.with_columns.then(|| self.cells(&value));
+        let metadata = object::metadata_mut(&mut value);
+        metadata.insert("state".to_owned(), look.state().to_json());
+        metadata.insert("relationships".to_owned(), json!([]));
+        if let Some(cells) = cells {
+            metadata.insert("fields".to_owned(), cells);
+        }
+        if !self.with_managed_fields {
+            metadata.remove("managedFields");
+        }
+        let fields = match value {
+            Value::Object(fields) => fields,
+            other => return other,
+        };
+        let mut dressed: Map<String, Value> = fields
+            .into_iter()
+            .map(
+                |(name, value)| {
+                    if RESERVED.contains(&name.as_str()) { (format!("_{name}"), value) } else { (name, value) }
+                },
+            )
+            .collect();
+        dressed.extend(extra.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        Value::Object(dressed)
+    }
+
+    fn cells(&self, value: &Value) -> Value {
+        let printer = Printer::new(&self.schema.served);
+        printer.row(value, Include::None, "v1", clock::now_seconds())["cells"].take()
+    }
+
+    fn extra(&mut self, namespace: &str, name: &str, look: &Look<'_>) -> [(&'static str, Value); 4] {
+        let rights = self.rights(namespace);
+        let id = id(namespace, name);
+        let this = format!("{}/{id}", self.collection);
+        let view = format!("{}{}", self.base, self.schema.kubernetes_path(namespace, name));
+        let mut links = json!({ "self": this, "view": view });
+        if rights.update {
+            links["update"] = json!(this);
+        }
+        if rights.delete {
+            links["remove"] = json!(this);
+        }
+        let mut actions = Map::new();
+        if let Some(instances) = self.instances.as_ref().filter(|_| rights.update) {
+            let instance = instances.get(&id);
+            let instance = instance.as_ref().map(|instance| Look::of(&instance.bytes));
+            for action in actions::usable(look, instance.as_ref()) {
+                actions.insert(action.to_owned(), json!(format!("{this}?action={action}")));
+            }
+        }
+        [("id", json!(id)), ("type", json!(self.schema.id)), ("links", links), ("actions", actions.into())]
+    }
+
+    fn rights(&mut self, namespace: &str) -> Rights {
+        if let Some(rights) = self.rights.get(namespace) {
+            return *rights;
+        }
+        let may = |verb: &str| {
+            let wanted = self.schema.attributes(verb, namespace, "");
+            self.schema.served.resource.verbs.contains(&verb)
+                && self.server.auth.rbac.authorize(&self.user, &wanted).allowed
+        };
+        let rights = Rights { update: may("update"), delete: may("delete") };
+        self.rights.insert(namespace.to_owned(), rights);
+        rights
+    }
+}
+
+/// `text` without one of its members, whose value is the slice `value` of it.
+fn write_without(out: &mut Vec<u8>, text: &[u8], name: &str, value: &str) {
+    let at = (value.as_ptr() as usize).wrapping_sub(text.as_ptr() as usize);
+    // `"name":` stands before the value, and a comma after it or before it.
+    let start = at.checked_sub(name.len() + 3);
+    let end = at.wrapping_add(value.len());
+    let (Some(start), Some(after)) = (start, text.get(end..)) else { return out.extend_from_slice(text) };
+    let (before, after) = match (text[..start].strip_suffix(b","), after.strip_prefix(b",")) {
+        (_, Some(after)) => (&text[..start], after),
+        (Some(before), None) => (before, after),
+        (None, None) => (&text[..start], after),
+    };
+    out.extend_from_slice(before);
+    out.extend_from_slice(after);
+}
+
+/// What a client sent, without what was added for it.
+pub(super) fn undressed(mut object: Value, schema: &Schema) -> Value {
+    let Some(fields) = object.as_object_mut() else { return object };
+    for name in ["id", "links", "actions"] {
+        fields.remove(name);
+    }
+    // A Secret has a type of its own; who knows Steve sends it with an underscore, who knows Kubernetes without.
+    let own = fields.remove("_type");
+    let is_steves = fields.get("type").is_some_and(|ty| *ty == schema.id || *ty == schema.plural_id);
+    if own.is_some() || is_steves {
+        fields.remove("type");
+    }
+    if let Some(own) = own {
+        fields.insert("type".to_owned(), own);
+    }
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        for name in ["state", "relationships", "fields"] {
+            metadata.remove(name);
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_is_left_out() {
+        for (text, expected) in [
+            (r#""a":1,"managedFields":[{"x":2}],"b":3}"#, r#""a":1,"b":3}"#),
+            (r#""a":1,"managedFields":[]}"#, r#""a":1}"#),
+            (r#""managedFields":[]}"#, r"}"),
+        ] {
+            let at = text.find('[').unwrap();
+            let value = &text[at..=text.find(']').unwrap()];
+            let mut out = Vec::new();
+            write_without(&mut out, text.as_bytes(), "managedFields", value);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

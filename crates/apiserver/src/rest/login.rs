@@ -1,0 +1,189 @@
+//! Logging in and out, and changing one's password.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use croft_meta::ApiError;
+use croft_pki::{Secret, password};
+use http::HeaderValue;
+use http::header::SET_COOKIE;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reply::{self, invalid};
+use super::{csrf, settings, tokens, users};
+use crate::answer::{self, Answer};
+use crate::auth::authenticate::{LoginError, SESSION_COOKIE};
+use crate::call::Call;
+use crate::verbs::update::{Candidate, change};
+
+/// Rancher's default for a session.
+const SESSION_TTL: Duration = Duration::from_hours(16);
+/// More than this is no password but a way to keep the server busy.
+const MAX_PASSWORD: usize = 1_024;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Login {
+    username: String,
+    password: Option<Secret>,
+    response_type: String,
+    ttl: i64,
+    description: String,
+}
+
+/// 201 and a token: in the body, or for browsers in a cookie.
+pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer, ApiError> {
+    let asked: Login = reply::body(call)?;
+    let given = asked.password.filter(|given| !given.reveal().is_empty());
+    let Some(given) = given.filter(|_| !asked.username.is_empty()) else {
+        return Err(invalid("MissingRequired", "username and password are required"));
+    };
+    if given.reveal().len() > MAX_PASSWORD || asked.username.len() > MAX_PASSWORD {
+        return Err(invalid("MaxLengthExceeded", "username or password is too long"));
+    }
+    let is_cookie = match asked.response_type.as_str() {
+        "cookie" => true,
+        "" | "token" | "json" => false,
+        other => {
+            return Err(invalid("InvalidOption", format!("responseType {other:?} is none of token, json, cookie")));
+        }
+    };
+    let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
+    let user = verify(call, &asked.username, &given, address).await?;
+    let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
+    let (mut token, text) = tokens::issue(call, &user, &order).await?;
+    tracing::info!(user = asked.username, token = token["id"].as_str(), "logged in");
+    if !is_cookie {
+        token["token"] = json!(text.reveal());
+        return Ok(answer::json(201, &token));
+    }
+    let mut answer = answer::json(201, &token);
+    // 128 bits that only pages of this server can read back.
+    let mut proof = [0_u8; 16];
+    getrandom::fill(&mut proof).map_err(ApiError::internal)?;
+    let proof = format!("{:032x}", u128::from_be_bytes(proof));
+    let age = ttl.as_secs();
+    set_cookie(
+        &mut answer,
+        &format!("{SESSION_COOKIE}={}; Path=/; Max-Age={age}; HttpOnly; Secure; SameSite=Lax", text.reveal()),
+    )?;
+    set_cookie(&mut answer, &format!("{}={proof}; Path=/; Max-Age={age}; Secure; SameSite=Lax", csrf::COOKIE))?;
+    Ok(answer)
+}
+
+async fn verify(
+    call: &Call,
+    name: &str,
+    password: &Secret,
+    address: Option<IpAddr>,
+) -> Result<crate::user::UserInfo, ApiError> {
+    let outcome = call.server.auth.authenticator.login(name, password.reveal().to_owned(), address).await;
+    outcome.map_err(|error| match error {
+        LoginError::Wrong(why) => {
+            tracing::info!(reason = why, "login refused");
+            ApiError::new(401, "Unauthorized", "authentication failed")
+        }
+        LoginError::Throttled { retry_after_seconds } => {
+            ApiError::too_many_requests("too many failed logins, try again later", retry_after_seconds)
+        }
+    })
+}
+
+/// Ends the session, and takes the cookies back.
+pub(super) async fn log_out(call: &Call) -> Result<Answer, ApiError> {
+    let current = tokens::current(call);
+    if current.is_empty() {
+        return Err(invalid(
+            "InvalidAction",
+            "there is no session to end: these credentials did not come from a login",
+        ));
+    }
+    if call.query.get("action") == Some("logoutAll") {
+        let owner = tokens::account(call)?;
+        tokens::end_sessions(call, &owner.user.uid, current).await?;
+    }
+    tokens::remove(call, current).await?;
+    let mut answer = answer::json(200, &json!({}));
+    for name in [SESSION_COOKIE, csrf::COOKIE] {
+        set_cookie(&mut answer, &format!("{name}=; Path=/; Max-Age=0; Secure; SameSite=Lax"))?;
+    }
+    Ok(answer)
+}
+
+fn set_cookie(answer: &mut Answer, text: &str) -> Result<(), ApiError> {
+    let mut value = HeaderValue::from_str(text).map_err(ApiError::internal)?;
+    value.set_sensitive(true);
+    answer.headers_mut().append(SET_COOKIE, value);
+    Ok(())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct NewPassword {
+    current_password: Option<Secret>,
+    new_password: Option<Secret>,
+}
+
+/// Replaces the caller's password and ends the caller's other sessions, which may be somebody else's.
+pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Result<Answer, ApiError> {
+    let asked: NewPassword = reply::body(call)?;
+    let (Some(old), Some(new)) = (asked.current_password, asked.new_password) else {
+        return Err(invalid("MissingRequired", "currentPassword and newPassword are required"));
+    };
+    let owner = tokens::account(call)?;
+    check_new(&owner.user.name, &old, &new)?;
+    verify(call, &owner.user.name, &old, address).await.map_err(|error| match error.code() {
+        401 => invalid("InvalidBodyContent", "invalid current password"),
+        _ => error,
+    })?;
+    // Hashing takes its time by design.
+    let hash = tokio::task::spawn_blocking(move || password::hash(new.reveal()));
+    let hash = BASE64_STANDARD.encode(hash.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?);
+    let target = tokens::target(call, &users::secret_name(&owner.user.name))?;
+    change(&Call::internal(&call.server, &target), &target, &tokens::options(), |stored| {
+        let mut stored = stored.clone();
+        stored["data"]["password-hash"] = json!(hash);
+        if let Some(data) = stored["data"].as_object_mut() {
+            data.remove("must-change-password");
+        }
+        Ok(Candidate::Untracked(stored))
+    })
+    .await?;
+    call.server.cache.fresh().await?;
+    tokens::end_sessions(call, &owner.user.uid, tokens::current(call)).await?;
+    tracing::info!(user = owner.user.name, "the password was changed");
+    users::get(call, "me")
+}
+
+fn check_new(name: &str, old: &Secret, new: &Secret) -> Result<(), ApiError> {
+    let least = settings::PASSWORD_MIN_LENGTH;
+    if new.reveal().chars().count() < least {
+        return Err(invalid("MinLengthExceeded", format!("Password must be at least {least} characters")));
+    }
+    if new.reveal().len() > MAX_PASSWORD {
+        return Err(invalid("MaxLengthExceeded", "the new password is too long"));
+    }
+    if new.reveal() == name {
+        return Err(invalid("InvalidBodyContent", "Password cannot be the same as the username"));
+    }
+    if new == old {
+        return Err(invalid("InvalidBodyContent", "the new password must differ from the current one"));
+    }
+    Ok(())
+}
+
+/// The ways to log in, of which there is one.
+pub(super) fn providers(call: &Call, path: &[&str]) -> Result<Answer, ApiError> {
+    let this = format!("{}/v3-public/localProviders/local", reply::base(call));
+    let local: Value = json!({
+        "id": "local", "type": "localProvider", "baseType": "authProvider",
+        "links": { "self": this }, "actions": { "login": format!("{this}?action=login") },
+    });
+    match path {
+        ["authProviders" | "authproviders" | "localProviders"] => Ok(reply::collection(call, "authProvider", &[local])),
+        ["authProviders" | "localProviders", "local"] => Ok(answer::json(200, &local)),
+        _ => Err(ApiError::no_such_path()),
+    }
+}

@@ -1,0 +1,253 @@
+//! The tokens of local users: made by logging in, as API keys, and for kubeconfigs. Each is a Secret (see
+//! `auth::authenticate::bearer`), so that deleting it ends it everywhere.
+
+use std::time::Duration;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use croft_meta::{ApiError, object, time};
+use croft_pki::{BearerToken, Secret};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reply::{self, invalid};
+use crate::answer::{self, Answer};
+use crate::auth::authenticate::{CREDENTIAL_ID, LocalUser, USERS_NAMESPACE, secret_text};
+use crate::call::{Call, Target};
+use crate::options::{FieldValidation, WriteOptions};
+use crate::user::UserInfo;
+use crate::verbs::create::{Tracking, create_object};
+
+const SECRET_TYPE: &str = "croft.io/token";
+/// The longest that anything but a kubeconfig lasts.
+const MAX_TTL: Duration = Duration::from_hours(90 * 24);
+/// Of one user. The oldest session makes room for the newest.
+const MAX_SESSIONS: usize = 200;
+const MAX_KEYS: usize = 1_000;
+const MAX_DESCRIPTION: usize = 1_024;
+/// Names of tokens are short: some may be taken.
+const TRIES: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Session,
+    ApiKey,
+    Kubeconfig,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::ApiKey => "apikey",
+            Self::Kubeconfig => "kubeconfig",
+        }
+    }
+}
+
+/// What is asked for; `ttl` `None` is for ever.
+pub(super) struct Order<'a> {
+    pub(super) kind: Kind,
+    pub(super) ttl: Option<Duration>,
+    pub(super) description: &'a str,
+}
+
+/// `ttl` in milliseconds as clients send it: 0 means the default, too much means the most.
+pub(super) fn lifetime(ttl: i64, default: Duration) -> Result<Duration, ApiError> {
+    match u64::try_from(ttl) {
+        Ok(0) => Ok(default),
+        Ok(ttl) => Ok(Duration::from_millis(ttl).min(MAX_TTL)),
+        Err(_) => Err(invalid("MinLimitExceeded", "ttl must not be negative")),
+    }
+}
+
+/// The local user that the caller is. Somebody with the name of one but not its groups is not that user.
+pub(super) fn account(call: &Call) -> Result<LocalUser, ApiError> {
+    let found = call.server.auth.authenticator.local_user(&call.user.name);
+    let is_same =
+        |local: &LocalUser| local.user.groups.iter().all(|group| call.user.is_member_of(group)) && !call.is_internal;
+    found.filter(is_same).ok_or_else(|| {
+        ApiError::new(403, "Forbidden", format!("{:?} is not a local user and can have no tokens", call.user.name))
+    })
+}
+
+/// Makes a token of the user. The answer has its text, which is shown this once.
+pub(super) async fn issue(call: &Call, owner: &UserInfo, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
+    if order.description.len() > MAX_DESCRIPTION {
+        return Err(invalid("MaxLengthExceeded", format!("description is longer than {MAX_DESCRIPTION} bytes")));
+    }
+    make_room(call, owner, order.kind).await?;
+    let mut tries = 0;
+    loop {
+        let token = BearerToken::generate_rancher().map_err(ApiError::internal)?;
+        let secret = secret(&token, owner, order)?;
+        let target = target(call, object::name(&secret))?;
+        let acting = Call::internal(&call.server, &target);
+        match create_object(&acting, &target, secret, &options(), Tracking::Needed).await {
+            Ok(created) => {
+                // The token works when its owner has it.
+                call.server.cache.fresh().await?;
+                return Ok((view(call, &created), token.reveal()));
+            }
+            Err(error) if error.reason() == "AlreadyExists" && tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn secret(token: &BearerToken, owner: &UserInfo, order: &Order<'_>) -> Result<Value, ApiError> {
+    let encode = |text: &str| BASE64_STANDARD.encode(text);
+    let mut data = json!({
+        "id": encode(token.id()), "hash": encode(&token.hash()), "user": encode(&owner.name),
+        "account": encode(&owner.uid), "kind": encode(order.kind.as_str()), "description": encode(order.description),
+    });
+    if let Some(ttl) = order.ttl {
+        let expires = SignedDuration::try_from(ttl).ok().and_then(|ttl| Timestamp::now().checked_add(ttl).ok());
+        let expires = expires.ok_or_else(|| invalid("MaxLimitExceeded", "ttl is too long"))?;
+        data["expires"] = json!(encode(&time::format_micros(expires)));
+        data["ttl"] = json!(encode(&ttl.as_millis().to_string()));
+    }
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
+        "metadata": { "name": format!("token-{}", token.id()), "namespace": USERS_NAMESPACE },
+        "data": data,
+    }))
+}
+
+/// Removes what has expired, and the oldest sessions if there are too many.
+async fn make_room(call: &Call, owner: &UserInfo, kind: Kind) -> Result<(), ApiError> {
+    let now = Timestamp::now();
+    let (expired, mut live): (Vec<Value>, Vec<Value>) =
+        of(call, &owner.uid).into_iter().partition(|secret| expiry(secret).is_some_and(|expires| expires <= now));
+    for secret in &expired {
+        remove(call, object::name(secret)).await?;
+    }
+    live.retain(|secret| secret_text(secret, "kind").as_deref() == Some(kind.as_str()));
+    if kind != Kind::Session {
+        let why = format!("the user has {MAX_KEYS} tokens of this kind already; delete some");
+        return if live.len() < MAX_KEYS { Ok(()) } else { Err(ApiError::new(403, "Forbidden", why)) };
+    }
+    live.sort_by_key(|secret| created(secret).to_owned());
+    for secret in live.iter().take((live.len() + 1).saturating_sub(MAX_SESSIONS)) {
+        remove(call, object::name(secret)).await?;
+    }
+    Ok(())
+}
+
+/// Ends the sessions of a user, except for one.
+pub(super) async fn end_sessions(call: &Call, uid: &str, except: &str) -> Result<(), ApiError> {
+    for secret in of(call, uid) {
+        let is_session = secret_text(&secret, "kind").as_deref() == Some(Kind::Session.as_str());
+        if is_session && object::name(&secret) != except {
+            remove(call, object::name(&secret)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of the token that the request was made with; empty if it was another credential.
+pub(super) fn current(call: &Call) -> &str {
+    call.user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map_or("", String::as_str)
+}
+
+pub(super) fn list(call: &Call) -> Result<Answer, ApiError> {
+    let owner = account(call)?;
+    let tokens: Vec<Value> = of(call, &owner.user.uid).iter().map(|secret| view(call, secret)).collect();
+    Ok(reply::collection(call, "token", &tokens))
+}
+
+pub(super) fn get(call: &Call, id: &str) -> Result<Answer, ApiError> {
+    Ok(answer::json(200, &view(call, &own(call, id)?)))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wish {
+    ttl: i64,
+    description: String,
+}
+
+/// An API key of the caller's own.
+pub(super) async fn create(call: &Call) -> Result<Answer, ApiError> {
+    let owner = account(call)?;
+    let wish: Wish = reply::body(call)?;
+    let ttl = Some(lifetime(wish.ttl, MAX_TTL)?);
+    let order = Order { kind: Kind::ApiKey, ttl, description: &wish.description };
+    let (mut token, text) = issue(call, &owner.user, &order).await?;
+    token["token"] = json!(text.reveal());
+    Ok(answer::json(201, &token))
+}
+
+pub(super) async fn delete(call: &Call, id: &str) -> Result<Answer, ApiError> {
+    own(call, id)?;
+    remove(call, id).await?;
+    Ok(answer::json(200, &json!({})))
+}
+
+/// The caller's token of this name; others' are not there for them.
+fn own(call: &Call, id: &str) -> Result<Value, ApiError> {
+    let owner = account(call)?;
+    let mut tokens = of(call, &owner.user.uid).into_iter();
+    let found = tokens.find(|secret| object::name(secret) == id);
+    found.ok_or_else(|| ApiError::new(404, "NotFound", format!("token {id:?} not found")))
+}
+
+/// The Secrets of a user's tokens.
+fn of(call: &Call, uid: &str) -> Vec<Value> {
+    let secrets = call.server.cache.collection("core/secrets").list(USERS_NAMESPACE);
+    let tokens = secrets.iter().filter(|secret| secret.name().starts_with("token-")).map(|secret| secret.json());
+    tokens
+        .filter(|secret| secret["type"] == SECRET_TYPE && object::deletion_timestamp(secret).is_none())
+        .filter(|secret| secret_text(secret, "account").as_deref() == Some(uid))
+        .collect()
+}
+
+/// Ends a token; that it has ended already is as good.
+pub(super) async fn remove(call: &Call, name: &str) -> Result<(), ApiError> {
+    let target = target(call, name)?;
+    match crate::verbs::delete::delete(&Call::internal(&call.server, &target), &target).await {
+        Ok(_) => call.server.cache.fresh().await.map(drop),
+        Err(error) if error.code() == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A Secret of users or tokens.
+pub(super) fn target(call: &Call, name: &str) -> Result<Target, ApiError> {
+    let served = call.catalog.find("", "v1", "secrets").ok_or_else(ApiError::no_such_path)?.clone();
+    Ok(Target::new(served, USERS_NAMESPACE, name))
+}
+
+pub(super) fn options() -> WriteOptions {
+    WriteOptions {
+        dry_run: false,
+        field_manager: "croft".to_owned(),
+        field_validation: FieldValidation::Ignore,
+        force: false,
+    }
+}
+
+fn created(secret: &Value) -> &str {
+    secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default()
+}
+
+fn expiry(secret: &Value) -> Option<Timestamp> {
+    time::parse(secret_text(secret, "expires")?.trim()).ok()
+}
+
+/// A token as clients see it, without its secret.
+fn view(call: &Call, secret: &Value) -> Value {
+    let text = |key: &str| secret_text(secret, key).unwrap_or_default();
+    let name = object::name(secret);
+    let expires = expiry(secret);
+    let user = format!("user-{}", text("user"));
+    let this = format!("{}/v3/tokens/{name}", reply::base(call));
+    json!({
+        "id": name, "name": name, "type": "token", "baseType": "token", "links": { "self": this, "remove": this },
+        "actions": {}, "authProvider": "local", "created": created(secret), "current": current(call) == name,
+        "description": text("description"), "enabled": true, "expired": expires.is_some_and(|at| at <= Timestamp::now()),
+        "expiresAt": expires.map(time::format_seconds).unwrap_or_default(), "isDerived": text("kind") != "session",
+        "labels": {}, "ttl": text("ttl").parse::<u64>().unwrap_or_default(), "userId": user,
+        "userPrincipal": format!("local://{user}"), "uuid": object::uid(secret),
+    })
+}
