@@ -4,18 +4,23 @@
 //! an object and of its `status`; and [`crate::Behaviour::admit_delete`] before a deletion. Other objects are seen
 //! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
 
+mod addon;
 mod data_volume;
 mod denial;
 mod image;
 mod instance;
+mod key_pair;
 mod machine;
 mod migration;
 mod network;
 mod quantities;
+mod quota;
+mod release;
 mod setting;
 mod sizes;
 mod spec;
 mod storage;
+mod template;
 #[cfg(test)]
 mod testing;
 mod typed;
@@ -78,7 +83,21 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("cdi.kubevirt.io", "datavolumes") => (Some(data_volume::admit), Some(data_volume::admit_delete)),
         ("harvesterhci.io", "virtualmachineimages") => (Some(image::admit), Some(image::admit_delete)),
         ("harvesterhci.io", "settings") => (Some(setting::admit), Some(setting::admit_delete)),
+        ("harvesterhci.io", "keypairs") => (Some(key_pair::admit), None),
+        ("harvesterhci.io", "virtualmachinetemplates") => (Some(template::admit), None),
+        ("harvesterhci.io", "virtualmachinetemplateversions") => {
+            (Some(template::admit_version), Some(template::admit_version_delete))
+        }
+        ("harvesterhci.io", "addons") => (Some(addon::admit), Some(addon::admit_delete)),
+        ("harvesterhci.io", "resourcequotas") => (Some(quota::admit), None),
+        ("harvesterhci.io", "virtualmachinebackups") => (Some(quota::admit_backup), None),
+        ("snapshot.storage.k8s.io", "volumesnapshots") => (Some(quota::admit_snapshot), None),
+        ("harvesterhci.io", "versions") => (Some(release::admit_version), None),
+        ("harvesterhci.io", "upgrades") => (Some(release::admit_upgrade), None),
+        ("harvesterhci.io", "upgradelogs") => (Some(release::admit_upgrade_log), None),
+        ("harvesterhci.io", "supportbundles") => (Some(release::admit_bundle), None),
         ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
+        ("", "namespaces") => (None, Some(release::admit_namespace_delete)),
         ("", "persistentvolumeclaims") => (Some(storage::admit_claim), Some(storage::admit_claim_delete)),
         ("storage.k8s.io", "storageclasses") => (Some(storage::admit_class), Some(storage::admit_class_delete)),
         _ => (None, None),

@@ -1,11 +1,15 @@
-//! harvesterhci.io/v1beta1: images, settings and disks of nodes, with Harvester's own field names.
+//! harvesterhci.io/v1beta1: images, settings, disks of nodes, keys and templates, with Harvester's own field names.
 
+pub mod backup_target;
 mod block_device;
 mod image;
 pub mod settings;
+pub mod ssh_key;
+mod template;
 
 pub use block_device::*;
 pub use image::*;
+pub use template::*;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,6 +60,51 @@ kind! {
     }
 }
 
+kind! {
+    /// A public key that may be put into machines.
+    KeyPair, "harvesterhci.io", "v1beta1", "keypairs", NamespaceResourceScope {
+        spec: KeyPairSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<KeyPairStatus>,
+    }
+}
+
+kind! {
+    /// What machines are made from; its versions say how.
+    VirtualMachineTemplate, "harvesterhci.io", "v1beta1", "virtualmachinetemplates", NamespaceResourceScope {
+        #[serde(default, deserialize_with = "nullable")]
+        spec: VirtualMachineTemplateSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VirtualMachineTemplateStatus>,
+    }
+}
+
+kind! {
+    /// One state of a template. It does not change.
+    VirtualMachineTemplateVersion, "harvesterhci.io", "v1beta1", "virtualmachinetemplateversions", NamespaceResourceScope {
+        spec: VirtualMachineTemplateVersionSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VirtualMachineTemplateVersionStatus>,
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyPairSpec {
+    /// A line as in `authorized_keys`.
+    pub public_key: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyPairStatus {
+    /// MD5, in pairs of hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finger_print: Option<String>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingStatus {
@@ -78,4 +127,34 @@ pub struct Condition {
     pub reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+}
+
+/// Says it, unless it has been said: the times tell since when it holds.
+pub fn set_condition(
+    conditions: &mut Vec<Condition>,
+    ty: &str,
+    is_true: bool,
+    why: (&str, &str),
+    now: jiff::Timestamp,
+) {
+    let (reason, message) = why;
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let status = if is_true { "True" } else { "False" };
+    let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let old = conditions.iter().find(|condition| condition.type_ == ty);
+    let since = old.filter(|old| old.status == status).and_then(|old| old.last_transition_time.clone());
+    let mut new = Condition {
+        type_: ty.to_owned(),
+        status: status.to_owned(),
+        last_update_time: old.and_then(|old| old.last_update_time.clone()),
+        last_transition_time: Some(since.unwrap_or_else(|| now.clone())),
+        reason: text(reason),
+        message: text(message),
+    };
+    if old == Some(&new) {
+        return;
+    }
+    new.last_update_time = Some(now);
+    conditions.retain(|condition| condition.type_ != ty);
+    conditions.push(new);
 }

@@ -7,8 +7,8 @@ use super::denial::{Denial, refuse};
 use super::machine::HARVESTER;
 use super::storage::is_imported;
 use super::{Admission, Lookup};
-use crate::harvester::source_type;
-use crate::view::{default, default_text, get, has, list, map_mut, set, text};
+use crate::harvester::{images_of_version, source_type};
+use crate::view::{default, default_text, get, has, map_mut, set, text};
 
 const DISPLAY_NAME: &str = "harvesterhci.io/imageDisplayName";
 const CLASS: &str = "harvesterhci.io/storageClassName";
@@ -192,11 +192,11 @@ fn update(admission: &mut Admission<'_>, old: &Value) -> Result<(), ApiError> {
 pub(super) fn admit_delete(image: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
     let (namespace, display_name) = (text(image, "metadata.namespace"), text(image, "spec.displayName"));
     let used_by = |what: String| format!("Cannot delete image {namespace}/{display_name}: being used by {what}");
-    for owner in list(image, "metadata.ownerReferences") {
-        let name = text(owner, "name");
-        let is_version = text(owner, "kind") == "VirtualMachineTemplateVersion";
-        if is_version && lookup.get("harvesterhci.io", "virtualmachinetemplateversions", namespace, name).is_some() {
-            return invalid("", used_by(format!("VMTemplateVersion {name}")));
+    let id = format!("{namespace}/{}", text(image, "metadata.name"));
+    for version in lookup.list("harvesterhci.io", "virtualmachinetemplateversions", "") {
+        if images_of_version(&version).contains(&id) && !has(&version, "metadata.deletionTimestamp") {
+            let version = format!("{}/{}", text(&version, "metadata.namespace"), text(&version, "metadata.name"));
+            return invalid("", used_by(format!("VMTemplateVersion {version}")));
         }
     }
     let class = text(image, "status.storageClassName");

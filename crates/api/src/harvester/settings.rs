@@ -1,8 +1,9 @@
 //! The settings of the cluster, as Harvester names them.
 //!
-//! All of them exist from the start, because clients only ever change them. Croft acts on those that [`ACTED_ON`]
-//! lists; the others are kept for the clients that read them.
+//! All of them exist from the start, because clients only ever change them. What Croft makes of each is its [`State`];
+//! `docs/settings.md` tells the same to people.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::admission::Lookup;
@@ -60,6 +61,10 @@ pub const ALL: &[(&str, &str)] = &[
     ("support-bundle-namespaces", ""),
     ("support-bundle-node-collection-timeout", "30"),
     ("support-bundle-timeout", "50"),
+    (
+        "traefik-default-tls-options",
+        r#"{"minVersion":"VersionTLS12","maxVersion":"VersionTLS13","sniStrict":false,"cipherSuites":[],"clientAuth":{"secretNames":[],"clientAuthType":""}}"#,
+    ),
     ("ui-index", "https://releases.rancher.com/harvester-ui/dashboard/latest/index.html"),
     ("ui-path", "/usr/share/harvester/harvester"),
     ("ui-plugin-bundled-version", ""),
@@ -85,17 +90,94 @@ pub const SERVER_VERSION: &str = "server-version";
 /// The Harvester whose API this is; clients parse it and choose by it how they speak.
 pub const COMPATIBLE_WITH: &str = "v1.8.1";
 
+/// What Croft makes of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Croft acts on it.
+    Works,
+    /// Clients read it; there is nothing for a server to do.
+    ForClients,
+    /// Kept, and without effect: what it configures is not there.
+    NoEffect,
+}
+
 /// What Croft itself reads.
 pub const ACTED_ON: &[&str] = &[
     "additional-ca",
     "additional-guest-memory-overhead-ratio",
+    "backup-target",
     "csi-online-expand-validation",
     "default-vm-termination-grace-period-seconds",
     "http-proxy",
+    "log-level",
     "max-hotplug-ratio",
     "overcommit-config",
     SERVER_VERSION,
+    "ssl-certificates",
+    "ssl-parameters",
 ];
+
+/// What clients and the web interface choose by.
+const FOR_CLIENTS: &[&str] = &[
+    "api-ui-version",
+    "csi-driver-config",
+    "default-storage-class",
+    "harvester-csi-ccm-versions",
+    "kubeconfig-default-token-ttl-minutes",
+    "release-download-url",
+    "support-bundle-expiration",
+    "support-bundle-file-name",
+    "support-bundle-image",
+    "support-bundle-namespaces",
+    "support-bundle-node-collection-timeout",
+    "support-bundle-timeout",
+    "ui-index",
+    "ui-path",
+    "ui-plugin-bundled-version",
+    "ui-plugin-index",
+    "ui-source",
+    "upgradable-versions",
+    "volume-snapshot-class",
+];
+
+/// `None` for settings that others have made.
+pub fn state_of(name: &str) -> Option<State> {
+    default_of(name)?;
+    Some(if ACTED_ON.contains(&name) {
+        State::Works
+    } else if FOR_CLIENTS.contains(&name) {
+        State::ForClients
+    } else {
+        State::NoEffect
+    })
+}
+
+/// The value of `ssl-certificates`. All in PEM.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ServingCertificate {
+    pub ca: String,
+    pub public_certificate: String,
+    pub private_key: String,
+}
+
+impl std::fmt::Debug for ServingCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServingCertificate")
+            .field("public_certificate", &self.public_certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The value of `ssl-parameters`, in OpenSSL's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsParameters {
+    /// Separated by spaces.
+    pub protocols: String,
+    /// Separated by colons.
+    pub ciphers: String,
+}
 
 /// The default of a setting; `None` if there is no such setting.
 pub fn default_of(name: &str) -> Option<&'static str> {
@@ -151,7 +233,8 @@ mod tests {
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(ACTED_ON.iter().all(|name| default_of(name).is_some()));
+        assert!(ACTED_ON.iter().chain(FOR_CLIENTS).all(|name| default_of(name).is_some()));
+        assert!(ACTED_ON.iter().all(|name| !FOR_CLIENTS.contains(name)));
     }
 
     #[test]
