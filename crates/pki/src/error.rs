@@ -33,6 +33,8 @@ pub enum Error {
     Random(getrandom::Error),
     #[error("{0} is out of the range of times")]
     Time(String),
+    #[error("cannot make a key pair")]
+    KeyPair,
     #[error("not a usable kubeconfig: {0}")]
     Kubeconfig(String),
 }

@@ -5,6 +5,7 @@
 //! - [`tls::server_config`] is how a listener speaks TLS.
 //! - [`node`] is how the API server and the agents of the nodes know each other; [`peer`] lets in nobody else.
 //! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
+//! - [`ssh`] makes key pairs for logging in to guests.
 //! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
 //!
 //! Nothing here knows about the API's objects or decides what somebody may do. Functions that depend on time take
@@ -24,6 +25,7 @@ pub mod peer;
 pub mod secret;
 pub mod service_account;
 pub mod serving;
+pub mod ssh;
 mod subject;
 pub mod tls;
 

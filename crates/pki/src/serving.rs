@@ -112,13 +112,17 @@ impl ServingCert {
         Arc::clone(&self.key)
     }
 
-    /// One that was issued elsewhere. Fails unless the key belongs to the certificate.
+    /// One that was issued elsewhere, with those that vouch for it after it. Fails unless the key belongs to the first.
     pub fn from_pem(cert: &str, key: &str) -> Result<Self, rustls::Error> {
         let broken = |err: rustls::pki_types::pem::Error| rustls::Error::General(err.to_string());
-        let cert = CertificateDer::from_pem_slice(cert.as_bytes()).map_err(broken)?;
+        let chain: Vec<_> =
+            CertificateDer::pem_slice_iter(cert.as_bytes()).collect::<Result<_, _>>().map_err(broken)?;
+        if chain.is_empty() {
+            return Err(rustls::Error::NoCertificatesPresented);
+        }
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(broken)?;
         // Checks that the two belong together.
-        let key = CertifiedKey::from_der(vec![cert], key, &tls::provider())?;
+        let key = CertifiedKey::from_der(chain, key, &tls::provider())?;
         Ok(Self { key: Arc::new(key) })
     }
 }
