@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{self, Object};
 use crate::call::{Call, Target};
-use crate::{auth, crd, services};
+use crate::{auth, crd, services, web_tls};
 
 /// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -32,6 +32,7 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
         }
         ("", "services") => services::allocate(call, object)?,
         ("", "persistentvolumeclaims") => default_storage_class(call, object),
+        ("harvesterhci.io", "settings") => web_tls::check(&call.server, object)?,
         ("rbac.authorization.k8s.io", _) => {
             call.server.auth.rbac.check_escalation(&call.user, &call.info, object, None)?;
         }
@@ -49,6 +50,7 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
             call.server.auth.tokens.fill_token_secret(new)?;
         }
         ("", "services") if target.subresource.is_empty() => services::keep_allocated(new, old),
+        ("harvesterhci.io", "settings") => web_tls::check(&call.server, new)?,
         ("rbac.authorization.k8s.io", _) => {
             call.server.auth.rbac.check_escalation(&call.user, &call.info, new, Some(old))?;
         }

@@ -47,6 +47,7 @@ mod table;
 mod upload;
 mod user;
 mod verbs;
+mod web_tls;
 mod websocket;
 mod write;
 

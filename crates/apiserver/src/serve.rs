@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -65,9 +66,11 @@ pub(crate) fn reachable(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, addr.port())
 }
 
+/// How a listener speaks TLS, which may change between connections.
+pub(crate) type Speaking = Arc<ArcSwap<ServerConfig>>;
+
 /// Accepts connections until the server stops.
-pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: Arc<ServerConfig>, tasks: TaskTracker) {
-    let acceptor = TlsAcceptor::from(tls);
+pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: Speaking, tasks: TaskTracker) {
     let stop = server.stopping();
     loop {
         let accepted = tokio::select! {
@@ -76,7 +79,8 @@ pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: A
         };
         match accepted {
             Ok((stream, peer)) => {
-                tasks.spawn(connection(Arc::clone(&server), acceptor.clone(), stream, peer.ip()));
+                let acceptor = TlsAcceptor::from(tls.load_full());
+                tasks.spawn(connection(Arc::clone(&server), acceptor, stream, peer.ip()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: the connections that end give some back.

@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::write::EventLease;
-use crate::{bootstrap, crd, history, serve};
+use crate::{bootstrap, crd, history, serve, web_tls};
 
 /// How often certificates are looked at; they are renewed with a third of their life left.
 const CERT_CHECK: Duration = Duration::from_hours(1);
@@ -292,9 +292,14 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         done = bootstrap::run(&server, config.admin_password) => done.map_err(StartError::Bootstrap)?,
         error = server.failed() => return Err(error),
     };
+    let api_tls = Arc::new(ArcSwap::new(Arc::clone(&tls)));
+    let web_tls = Arc::new(ArcSwap::new(tls));
+    tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
     tasks.spawn(renew_certificates(Arc::clone(&server), resolver, cert, names, config.data_dir, first));
-    for listener in listeners {
-        tasks.spawn(serve::accept(Arc::clone(&server), listener, Arc::clone(&tls), tasks.clone()));
+    for (index, listener) in listeners.into_iter().enumerate() {
+        // Kubeconfigs lead to the first one, and trust this server's own authority.
+        let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
+        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, tasks.clone()));
     }
     server.is_ready.store(true, Ordering::Release);
     Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
