@@ -5,7 +5,7 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`]. They decide in pure functions from the copies in [`inventory`].
+//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`] and [`settings`]. They decide in pure functions from the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
@@ -17,12 +17,15 @@ mod data_catalog;
 mod discovery;
 mod garbage_collector;
 mod inventory;
+mod key_pairs;
 mod namespace;
 mod objects;
 mod orphaned_pod;
 mod patch;
 mod schedule;
 mod service_account;
+mod settings;
+mod templates;
 mod token_secret;
 mod virtual_machine;
 mod volume_claims;
@@ -59,6 +62,9 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(service_account::run(client.clone(), ca_pem, stop.clone()));
     tasks.spawn(token_secret::run(client.clone(), stop.clone()));
     tasks.spawn(orphaned_pod::run(client.clone(), stop.clone()));
+    tasks.spawn(key_pairs::run(client.clone(), stop.clone()));
+    tasks.spawn(templates::run(client.clone(), stop.clone()));
+    tasks.spawn(settings::run(client.clone(), stop.clone()));
     start_machines(&client, &stop, &mut tasks);
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;

@@ -19,6 +19,17 @@ pub(crate) fn post_params() -> PostParams {
     PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
 }
 
+/// Who the managed fields of Harvester's own kinds say it was.
+const HARVESTER: &str = "harvester";
+
+pub(crate) fn as_harvester() -> PatchParams {
+    PatchParams { field_manager: Some(HARVESTER.to_owned()), ..PatchParams::default() }
+}
+
+pub(crate) fn made_by_harvester() -> PostParams {
+    PostParams { field_manager: Some(HARVESTER.to_owned()), ..PostParams::default() }
+}
+
 /// Nothing if they are equal.
 pub(crate) fn difference<K: Serialize>(old: &K, new: &K) -> Option<Value> {
     // Structs of fields that are maps of strings at worst: they can always be written.
