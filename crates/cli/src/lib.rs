@@ -30,6 +30,7 @@ mod image;
 mod kubeconfig;
 mod lifetime;
 mod list;
+mod log_level;
 mod logging;
 mod node;
 mod node_name;

@@ -16,8 +16,9 @@ use croft_pki::Secret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
+use crate::logging::Filter;
 use crate::settings::Settings;
-use crate::{Failure, agent, logging, print, ready, store};
+use crate::{Failure, agent, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -44,21 +45,21 @@ impl fmt::Debug for Running {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
-    logging::start(settings.log_format).map_err(Failure::usage)?;
+    let filter = logging::start(settings.log_format).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(async {
         // Before anything is started, so that a signal is never met with the default: dying at once.
         let signals = Signals::new()?;
         create_data_dir(&settings.data_dir)?;
-        run_until_signal(signals, start(settings)).await
+        run_until_signal(signals, start(settings, filter)).await
     });
     runtime.shutdown_timeout(STRAGGLERS);
     result
 }
 
 /// Starts the API server on its store, and the controllers and the agent on the API server.
-async fn start(settings: &Settings) -> anyhow::Result<Running> {
+async fn start(settings: &Settings, filter: Filter) -> anyhow::Result<Running> {
     let listen = settings.listen.iter();
     let config = croft_apiserver::Config {
         data_dir: settings.data_dir.clone(),
@@ -71,6 +72,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
     let failed = server.failed();
     let client = kube::Client::new(server.local(), "default");
     let stopping = server.stopping();
+    let log_level = tokio::spawn(log_level::follow(client.clone(), filter, stopping.clone()));
     let controllers = croft_controllers::run(client.clone(), server.ca_pem().to_owned(), stopping);
     let controllers = tokio::spawn(controllers);
     let agent = settings.node.as_ref().map(|node| agent::start(node, &settings.data_dir, &server, client));
@@ -84,6 +86,7 @@ async fn start(settings: &Settings) -> anyhow::Result<Running> {
             if let Some(agent) = agent {
                 agent.await.context("the agent panicked")?;
             }
+            log_level.await.context("following the log level panicked")?;
             controllers.await.context("a controller panicked")
         }),
     })
