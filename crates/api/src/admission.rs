@@ -5,6 +5,7 @@
 //! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
 
 mod addon;
+mod cluster_network;
 mod data_volume;
 mod denial;
 mod image;
@@ -96,6 +97,10 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("harvesterhci.io", "upgrades") => (Some(release::admit_upgrade), None),
         ("harvesterhci.io", "upgradelogs") => (Some(release::admit_upgrade_log), None),
         ("harvesterhci.io", "supportbundles") => (Some(release::admit_bundle), None),
+        ("network.harvesterhci.io", "clusternetworks") => {
+            (Some(cluster_network::admit), Some(cluster_network::admit_delete))
+        }
+        ("network.harvesterhci.io", "vlanconfigs") => (Some(cluster_network::admit_config), None),
         ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
         ("", "namespaces") => (None, Some(release::admit_namespace_delete)),
         ("", "persistentvolumeclaims") => (Some(storage::admit_claim), Some(storage::admit_claim_delete)),

@@ -1,6 +1,7 @@
 //! VirtualMachines: Harvester's changes, then KubeVirt's, then what both demand.
 
 mod affinity;
+mod busy;
 mod claims;
 mod infer;
 mod matchers;
@@ -18,6 +19,8 @@ use crate::kubevirt::{
     KubeVirt, MACHINE_FINALIZER, VirtualMachine, VirtualMachineSpec, run_strategy,
 };
 use crate::view::{default, default_text, get, has, list, list_mut, map_mut, set, text};
+
+pub(super) use claims::is_shareable;
 
 pub(super) const HARVESTER: &str = "validator.harvesterhci.io";
 pub(super) const HARVESTER_MUTATOR: &str = "mutator.harvesterhci.io";
@@ -261,6 +264,7 @@ fn check_as_harvester(
     let mut denial = Denial::by(HARVESTER);
     overcommit::check(&mut denial, admission.object);
     maintenance(&mut denial, admission);
+    busy::check(&mut denial, admission);
     denial.finish()?;
     affinity::check_addresses(vm, admission)
 }

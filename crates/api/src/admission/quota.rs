@@ -4,7 +4,7 @@ use croft_meta::{ApiError, FieldPath};
 use serde_json::Value;
 
 use super::denial::Denial;
-use super::machine::{HARVESTER, claim_names};
+use super::machine::{HARVESTER, claim_names, is_shareable};
 use super::{Admission, Lookup};
 use crate::view::{int, map, text};
 
@@ -56,6 +56,12 @@ pub(super) fn admit_snapshot(admission: &mut Admission<'_>) -> Result<(), ApiErr
     let claim = text(admission.object, "spec.source.persistentVolumeClaimName");
     let machines = admission.lookup.list("kubevirt.io", "virtualmachines", namespace);
     let user = machines.iter().find(|machine| claim_names(machine).any(|used| used == claim));
+    if user.is_some_and(|machine| is_shareable(machine, claim)) {
+        let mut denial = Denial::by(HARVESTER);
+        let field = FieldPath::new("spec.source.persistentVolumeClaimName");
+        denial.invalid(&field, format!("can not take a snapshot of the volume {claim}, its disk is shareable"));
+        return denial.finish();
+    }
     has_room(namespace, user.map(|machine| text(machine, "metadata.name")).unwrap_or_default(), admission.lookup)
 }
 

@@ -150,6 +150,12 @@ pub(super) fn admit_class(admission: &mut Admission<'_>) -> Result<(), ApiError>
     {
         return invalid("spec.parameters", "encrypted volumes are not supported");
     }
+    if let Some(old) = admission.old
+        && (annotation(old, RESERVED) == "true" || INTERNAL_CLASSES.contains(&name))
+        && is_changed(class, old)
+    {
+        return invalid("", format!("storage class {name} is reserved by Harvester and can't be modified"));
+    }
     if annotation(class, DEFAULT_CLASS) != "true" {
         return Ok(());
     }
@@ -165,6 +171,13 @@ pub(super) fn admit_class(admission: &mut Admission<'_>) -> Result<(), ApiError>
         }
         None => Ok(()),
     }
+}
+
+/// Which class is the default one may be changed of all.
+fn is_changed(class: &Value, old: &Value) -> bool {
+    let fields = ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode", "allowVolumeExpansion"];
+    annotation(class, RESERVED) != annotation(old, RESERVED)
+        || fields.into_iter().any(|field| get(class, field) != get(old, field))
 }
 
 pub(super) fn admit_class_delete(class: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {

@@ -153,7 +153,7 @@ fn used_claims(denial: &mut Denial, admission: &Admission<'_>) {
 }
 
 /// The disk that shows the claim says so.
-fn is_shareable(machine: &Value, claim: &str) -> bool {
+pub(in crate::admission) fn is_shareable(machine: &Value, claim: &str) -> bool {
     let volumes = crate::view::list(machine, "spec.template.spec.volumes");
     let named = |volume: &&Value| {
         text(volume, "persistentVolumeClaim.claimName") == claim || text(volume, "dataVolume.name") == claim

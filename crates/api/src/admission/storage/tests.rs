@@ -122,3 +122,15 @@ fn classes_are_checked() {
     let error = admit_class_delete(&class("longhorn-i", json!({}), false), &objects).unwrap_err();
     assert!(error.message().ends_with("storage class longhorn-i is used by virtual machine images: b/i"), "{error}");
 }
+
+#[test]
+fn reserved_classes_do_not_change_but_for_being_the_default() {
+    let class = |expands: bool, default: &str| {
+        json!({"metadata": {"name": "c", "annotations": {RESERVED: "true", DEFAULT_CLASS: default}},
+            "provisioner": "driver.longhorn.io", "allowVolumeExpansion": expands})
+    };
+    let old = class(true, "true");
+    let error = write(admit_class, class(false, "true"), Some(&old), &nothing(), false);
+    assert!(error.unwrap_err().message().contains("can't be modified"));
+    write(admit_class, class(true, "false"), Some(&old), &nothing(), false).unwrap();
+}
