@@ -63,6 +63,8 @@ pub enum ImportError {
     },
     #[error(transparent)]
     Format(#[from] FormatError),
+    #[error("cannot put the image's data into a disk")]
+    Share(#[source] io::Error),
     #[error("qemu-img could not convert the {format} image: {why}")]
     Convert { format: &'static str, why: String },
     #[error("cannot start qemu-img")]
@@ -101,6 +103,7 @@ impl ImportError {
             | Self::Protocol { .. }
             | Self::NoSpace { .. }
             | Self::File { .. }
+            | Self::Share(_)
             | Self::Start(_)
             | Self::ConvertTimeout(_)
             | Self::Interrupted { .. }

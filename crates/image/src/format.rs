@@ -59,6 +59,15 @@ pub struct Inspected {
     pub virtual_size: u64,
 }
 
+/// A part of a disk that lies in an image just as the guest sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Where it is on the disk. The last may reach beyond the disk's end.
+    pub(crate) disk: u64,
+    pub(crate) file: u64,
+    pub(crate) size: u64,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum FormatError {
     #[error("the file is not a disk image: {0}")]
@@ -90,6 +99,14 @@ pub fn inspect(file: &File) -> Result<Inspected, FormatError> {
         return Err(FormatError::Damaged { format, why: "its size is zero" });
     }
     Ok(Inspected { format, virtual_size })
+}
+
+/// Where in the image all data of its disk lies, if it does just as the guest sees it; elsewhere the disk is zero.
+pub(crate) fn extents(file: &File, format: Format) -> Result<Option<Vec<Extent>>, FormatError> {
+    match format {
+        Format::Qcow2 => qcow2::extents(&Image::new(file)?),
+        _ => Ok(None),
+    }
 }
 
 /// Enough for every magic that is at the beginning, and to see whether it is text.

@@ -284,7 +284,7 @@ async fn finish(
         source.set_len(inspected.virtual_size).map_err(ImportError::file("cut", path))?;
         (source, path)
     } else {
-        let target = create(&files.raw)?;
+        let target = Arc::new(create(&files.raw)?);
         convert(&source, inspected, &target, options.user).await?;
         (target, &files.raw)
     };
@@ -296,11 +296,11 @@ async fn finish(
     Ok(Imported { virtual_size, size, format, compression, checksum })
 }
 
-async fn look(path: PathBuf) -> Result<(File, Inspected), ImportError> {
+async fn look(path: PathBuf) -> Result<(Arc<File>, Inspected), ImportError> {
     let looked = tokio::task::spawn_blocking(move || {
         let file = File::options().read(true).write(true).open(&path).map_err(ImportError::file("open", &path))?;
         let inspected = inspect(&file)?;
-        Ok((file, inspected))
+        Ok((Arc::new(file), inspected))
     });
     looked.await.map_err(|_| ImportError::Panicked)?
 }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Advice, FlockOperation, fadvise, flock};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -24,6 +25,9 @@ const CHUNKS: usize = 64;
 
 /// After this much more the disk is made to have what came, so that a power cut costs no more than this.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
+
+/// After this much more the kernel is told to begin with writing: else it waits for seconds, and the flush at the end for all of it.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
 
 /// Told how many bytes would survive a power cut.
 pub(crate) type OnDurable = Arc<dyn Fn(u64) + Send + Sync>;
@@ -140,11 +144,16 @@ struct Thread {
 impl Thread {
     fn run(mut self) -> io::Result<()> {
         let mut checkpoint = self.writer.position() + CHECKPOINT_BYTES;
+        let mut begun = self.writer.written();
         let is_syncing = Arc::new(AtomicBool::new(false));
         while let Some(chunk) = self.received.blocking_recv() {
             self.writer.write(&chunk)?;
             let written = self.writer.written();
             self.shared.update(|state| state.0 = written);
+            if written - begun >= WRITE_BACK_BYTES {
+                begin_write_back(self.writer.file(), begun, written);
+                begun = written;
+            }
             if written >= checkpoint && !is_syncing.load(Ordering::Acquire) {
                 checkpoint = written + CHECKPOINT_BYTES;
                 self.sync(written, Arc::clone(&is_syncing))?;
@@ -168,6 +177,12 @@ impl Thread {
         });
         Ok(())
     }
+}
+
+/// What is not on the disk yet is not dropped by this, only begun to be written.
+fn begin_write_back(file: &File, from: u64, to: u64) {
+    // Only a hint: whoever needs it durable flushes.
+    let _ = fadvise(file, from, NonZeroU64::new(to - from), Advice::DontNeed);
 }
 
 /// Reads from the beginning, and waits for more until the writer has finished.
