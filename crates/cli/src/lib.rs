@@ -28,6 +28,7 @@ mod confirm;
 mod demo;
 mod image;
 mod kubeconfig;
+mod kubeconfig_link;
 mod lifetime;
 mod list;
 mod log_level;

@@ -53,6 +53,9 @@ pub(crate) struct ServerOptions {
     /// A file with that user's password
     #[arg(long, env = "CROFT_ETCD_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) etcd_password_file: Option<PathBuf>,
+    /// Link the admin's kubeconfig to this place too [default: /etc/rancher/rke2/rke2.yaml with the default data directory]
+    #[arg(long, env = "CROFT_KUBECONFIG_LINK", value_name = "FILE")]
+    pub(crate) kubeconfig_link: Option<PathBuf>,
     /// A file with the admin's password, set on every start; without it a random one is made and printed on the first
     #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
@@ -94,6 +97,7 @@ impl ServerOptions {
             etcd_keyfile: self.etcd_keyfile.or(others.etcd_keyfile),
             etcd_username: self.etcd_username.or(others.etcd_username),
             etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
+            kubeconfig_link: self.kubeconfig_link.or(others.kubeconfig_link),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
             no_node: self.no_node.or(others.no_node),
             node_name: self.node_name.or(others.node_name),

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 use crate::logging::Filter;
 use crate::settings::Settings;
-use crate::{Failure, agent, log_level, logging, print, ready, store};
+use crate::{Failure, agent, kubeconfig_link, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -69,6 +69,9 @@ async fn start(settings: &Settings, filter: Filter) -> anyhow::Result<Running> {
         admin_password: settings.admin_password.clone(),
     };
     let server = croft_apiserver::start(config).await?;
+    if let Some(place) = &settings.kubeconfig_link {
+        kubeconfig_link::make(&server.kubeconfig, place);
+    }
     let failed = server.failed();
     let client = kube::Client::new(server.local(), "default");
     let stopping = server.stopping();

@@ -8,7 +8,7 @@ use croft_agent::network::{Ipv4Net, parse_subnet};
 use croft_pki::Secret;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{config_file, node_name, run_dir};
+use crate::{config_file, kubeconfig_link, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 /// Kubernetes' port; the server is of no use without it.
@@ -25,6 +25,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     pub tls_san: Vec<String>,
     pub store: StoreSettings,
+    pub kubeconfig_link: Option<PathBuf>,
     pub admin_password: Option<Secret>,
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
@@ -92,6 +93,7 @@ impl Settings {
                 .map(|path| password(path, "--admin-password-file"))
                 .transpose()?,
             node: node(&options, &data_dir)?,
+            kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
             tls_san: options.tls_san,
             log_format: options.log_format,
