@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use croft_testkit::{Answer, Client, Croft, Kubectl, StoreKind};
+use croft_testkit::{Answer, Client, Croft, Kubectl, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -62,6 +62,27 @@ async fn server() -> (Croft, Client) {
     (server, client)
 }
 
+/// What other samples name.
+async fn write_prerequisites(client: &Client) {
+    for (path, object) in [
+        (
+            "/apis/harvesterhci.io/v1beta1/namespaces/default/versions",
+            json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version", "metadata": {"name": "a"},
+                "spec": {"isoURL": "https://example.com/a.iso"},
+            }),
+        ),
+        (
+            "/apis/network.harvesterhci.io/v1beta1/clusternetworks",
+            json!({
+                "apiVersion": "network.harvesterhci.io/v1beta1", "kind": "ClusterNetwork", "metadata": {"name": "c"},
+            }),
+        ),
+    ] {
+        client.post(path, &object).await.expect("an answer").ok().expect(path);
+    }
+}
+
 async fn definitions(client: &Client) -> HashMap<String, Value> {
     let list = client.get(CRDS).await.expect("an answer").ok().expect("definitions");
     let items = list["items"].as_array().expect("items").clone();
@@ -106,13 +127,14 @@ fn object(row: &Row, schema: &Value) -> Value {
     object["kind"] = json!(row.kind);
     object["metadata"] = json!({"name": "a"});
     match (row.group, row.plural) {
+        ("harvesterhci.io", "addons") => object["spec"]["valuesContent"] = json!("replicas: 1\n"),
         ("harvesterhci.io", "keypairs") => {
             let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f a";
             object["spec"]["publicKey"] = json!(key);
         }
         ("harvesterhci.io", "resourcequotas") => object["metadata"]["name"] = json!("default-resource-quota"),
         ("harvesterhci.io", "schedulevmbackups") => object["spec"]["cron"] = json!("0 */6 * * *"),
-        ("harvesterhci.io", "upgrades") => object["spec"] = json!({"version": "v1.8.1"}),
+        ("harvesterhci.io", "upgrades") => object["spec"] = json!({"version": "a"}),
         ("loadbalancer.harvesterhci.io", "loadbalancers") => {
             object["spec"] = json!({"workloadType": "cluster", "ipam": "dhcp"});
         }
@@ -183,6 +205,7 @@ async fn kinds_that_are_only_stored_keep_what_clients_write() {
     let (_server, client) = server().await;
     let definitions = definitions(&client).await;
     let states = documented();
+    write_prerequisites(&client).await;
     for row in rows().iter().filter(|row| states[&row.name()] == "stored only") {
         let schema = &definitions[&row.name()]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         let created = create(&client, row, &object(row, schema)).await;
@@ -197,6 +220,11 @@ async fn kinds_that_are_only_stored_keep_what_clients_write() {
 fn is_stored_only(answer: &Answer) -> bool {
     let mut warnings = answer.headers.get_all("warning").iter().filter_map(|warning| warning.to_str().ok());
     warnings.any(|warning| warning.contains(STORED))
+}
+
+/// Whatever is in the object, and whoever sends it.
+fn is_refused(answer: &Answer) -> bool {
+    matches!(answer.status, 403 | 405)
 }
 
 /// What is not known is left out, and the answer says that nobody acts on the rest.
@@ -253,6 +281,7 @@ async fn the_documentation_tells_the_state_of_every_kind() {
     let (_server, client) = server().await;
     let definitions = definitions(&client).await;
     let states = documented();
+    write_prerequisites(&client).await;
     for row in rows() {
         let name = row.name();
         let state = states.get(&name).unwrap_or_else(|| panic!("{name} is not documented"));
@@ -261,6 +290,7 @@ async fn the_documentation_tells_the_state_of_every_kind() {
         let path = format!("{}?dryRun=All", row.path());
         let answer = client.post(&path, &object(&row, schema)).await.expect("an answer");
         assert_eq!(is_stored_only(&answer), *state == "stored only", "{name} is {state}: {}", answer.text());
+        assert_eq!(is_refused(&answer), *state == "refused", "{name} is {state}: {}", answer.text());
     }
     let documented = states.keys().filter(|name| definitions.contains_key(*name)).count();
     assert_eq!(documented, definitions.len());
@@ -316,5 +346,34 @@ async fn what_scripts_look_for_is_there_and_stays_as_users_left_it() {
     for (path, change) in &changes {
         let kept = client.get(path).await.expect("an answer").ok().expect(path);
         assert!(contains(&kept, change), "{path}: {kept}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_puts_changed_definitions_right_and_leaves_the_others_alone() {
+    let (mut server, client) = server().await;
+    let before = definitions(&client).await;
+    let changed = format!("{CRDS}/loadbalancers.loadbalancer.harvesterhci.io");
+    let patch = json!({"spec": {"names": {"shortNames": ["balancer"]}}});
+    client.patch(&changed, "merge-patch", &patch).await.expect("an answer").ok().expect("a change");
+    let deleted = format!("{CRDS}/ippools.loadbalancer.harvesterhci.io");
+    client.delete(&deleted).await.expect("an answer").ok().expect("a deletion");
+    eventually("the definition goes", async || match client.get(&deleted).await {
+        Ok(answer) if answer.status == 404 => Ok(()),
+        Ok(answer) => Err(answer.text()),
+        Err(error) => Err(error.to_string()),
+    })
+    .await;
+    for _ in 0..2 {
+        server.restart().await.expect("the server starts again");
+        let after = definitions(&server.client().expect("a client")).await;
+        assert_eq!(after.len(), before.len());
+        for (name, before) in &before {
+            let after = &after[name];
+            assert_eq!(after["spec"], before["spec"], "{name}");
+            let is_touched = changed.ends_with(name) || deleted.ends_with(name);
+            let revisions = [after, before].map(|definition| &definition["metadata"]["resourceVersion"]);
+            assert_eq!(revisions[0] != revisions[1], is_touched, "{name}");
+        }
     }
 }

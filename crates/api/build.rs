@@ -1,5 +1,8 @@
 //! Makes the OpenAPI definitions of the built-in types: descriptions from `k8s-openapi`, the `x-kubernetes-…`
 //! extensions from our own table of facts. Stored compressed, since only `kubectl explain` and the like read them.
+//!
+//! And a digest of all sources that the shipped definitions are made from, so that a server that starts can tell that
+//! the ones it has stored are this program's without making them again.
 
 // The build script and the library read the same table.
 #[path = "src/wire.rs"]
@@ -7,7 +10,9 @@
 mod wire;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
+use std::path::Path;
 
 use k8s_openapi::api;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
@@ -29,8 +34,8 @@ macro_rules! add {
 
 fn main() {
     println!("cargo::rerun-if-changed=wire");
-    println!("cargo::rerun-if-changed=src/wire.rs");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=CROFT_DEFINITIONS_DIGEST={:016x}", sources_digest());
     let mut definitions = definitions();
     for (name, definition) in &mut definitions {
         complete(name, definition);
@@ -41,6 +46,31 @@ fn main() {
     let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::best());
     let text = serde_json::to_vec(&definitions).expect("JSON values always serialize");
     gzip.write_all(&text).and_then(|()| gzip.finish()).expect("write to OUT_DIR");
+}
+
+/// Of this crate and those that it builds upon. The lock file stands for all others.
+fn sources_digest() -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in ["src", "definitions", "../meta/src", "../schema/src", "../../Cargo.lock"] {
+        println!("cargo::rerun-if-changed={path}");
+        hash_all(Path::new(path), &mut hasher);
+    }
+    hasher.finish()
+}
+
+fn hash_all(path: &Path, hasher: &mut DefaultHasher) {
+    path.hash(hasher);
+    if path.is_file() {
+        std::fs::read(path).expect("read a source file").hash(hasher);
+        return;
+    }
+    let entries = std::fs::read_dir(path).expect("list the source files");
+    let mut below: Vec<_> = entries.map(|entry| entry.expect("list the source files").path()).collect();
+    // The order of a directory is the file system's.
+    below.sort();
+    for path in &below {
+        hash_all(path, hasher);
+    }
 }
 
 /// What `k8s-openapi` knows.

@@ -1,5 +1,7 @@
 //! A CustomResourceDefinition as a row of the resource table.
 
+mod outline;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -7,29 +9,27 @@ use croft_meta::{FieldPath, Gvk};
 use croft_schema::{CelRules, Schema, SchemaError, Type};
 use serde_json::Value;
 
+pub use self::outline::definition_outline;
 use crate::kinds;
-use crate::resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
+use crate::resource::{
+    Behaviour, Column, Compiled, Names, Resource, Scale, Scope, Subresource, Version, VersionSchema,
+};
 use crate::schemas::object_meta_schema;
 use crate::view::{flag, get, has, list, remove, restore, strings, text};
 
-/// Makes the row of a definition that has passed validation. Only served versions are in it.
-pub fn custom_resource(definition: &Value) -> Result<Resource, SchemaError> {
+/// Makes the row of a definition that has passed validation. Only served versions are in it. The schemas are taken from
+/// what `whole` gives when they are first needed: until then an outline of the definition is enough.
+pub fn custom_resource(definition: &Value, whole: impl FnOnce() -> Value + Send + 'static) -> Resource {
     let group = text(definition, "spec.group").to_owned();
     let names = names(definition);
-    let mut versions: Vec<Version> = Vec::new();
-    let mut known: Vec<(&Value, usize)> = Vec::new();
-    for version in list(definition, "spec.versions").iter().filter(|version| flag(version, "served")) {
-        // Versions often differ in name only; a schema is too large to be kept twice.
-        let schema = get(version, "schema.openAPIV3Schema").unwrap_or(&Value::Null);
-        let same = known.iter().find(|(other, _)| *other == schema).map(|(_, index)| *index);
-        let shared = same.map(|index| (versions[index].schema.clone(), versions[index].rules.clone()));
-        known.push((schema, versions.len()));
-        versions.push(served_version(&group, &names.kind, version, shared)?);
-    }
+    let served: Vec<&Value> = served(definition).collect();
+    let schemas = VersionSchema::later(served.len(), move || compiled(&whole()));
+    let version = |(version, schema)| served_version(&group, &names.kind, version, schema);
+    let mut versions: Vec<Version> = served.into_iter().zip(schemas).map(version).collect();
     versions.sort_by(|a, b| compare_versions(&a.name, &b.name));
     let storage = list(definition, "spec.versions").iter().find(|version| flag(version, "storage"));
     let has_status = versions.iter().any(|v: &Version| v.subresources.iter().any(|s| s.name == "status"));
-    Ok(Resource {
+    Resource {
         storage_version: storage.map(|version| text(version, "name").to_owned()).unwrap_or_default(),
         storage_key: format!("{group}/{}", names.plural),
         scope: if text(definition, "spec.scope") == "Namespaced" { Scope::Namespaced } else { Scope::Cluster },
@@ -40,7 +40,35 @@ pub fn custom_resource(definition: &Value) -> Result<Resource, SchemaError> {
         behaviour: Arc::new(behaviour(&group, &names.plural, has_status)),
         group,
         names,
-    })
+    }
+}
+
+fn served(definition: &Value) -> impl Iterator<Item = &Value> {
+    list(definition, "spec.versions").iter().filter(|version| flag(version, "served"))
+}
+
+/// The schemas of all served versions, in the order of the definition.
+fn compiled(definition: &Value) -> Vec<Compiled> {
+    let mut known: Vec<(&Value, Compiled)> = Vec::new();
+    for version in served(definition) {
+        // Versions often differ in name only; a schema is too large to be kept twice.
+        let json = get(version, "schema.openAPIV3Schema").unwrap_or(&Value::Null);
+        let same = known.iter().find(|(other, _)| *other == json).map(|(_, compiled)| compiled.clone());
+        known.push((json, same.unwrap_or_else(|| compile(json))));
+    }
+    known.into_iter().map(|(_, compiled)| compiled).collect()
+}
+
+fn compile(json: &Value) -> Compiled {
+    // Schemas that cannot be read, and rules that do not compile, are refused when the definition is written.
+    let schema = schema(json).unwrap_or_else(|_| open());
+    let rules = CelRules::compile(&schema, &FieldPath::root()).ok().filter(|rules| !rules.is_empty());
+    Compiled { schema: Arc::new(schema), rules: rules.map(Arc::new) }
+}
+
+/// Keeps whatever an object has.
+fn open() -> Schema {
+    Schema { ty: Type::Object, preserve_unknown: true, ..Schema::default() }
 }
 
 /// What is served are the names that were accepted, which may be fewer than those asked for.
@@ -63,10 +91,7 @@ fn names(definition: &Value) -> Names {
     }
 }
 
-/// A schema with its compiled rules.
-type Shared = (Arc<Schema>, Option<Arc<CelRules>>);
-
-fn served_version(group: &str, kind: &str, version: &Value, shared: Option<Shared>) -> Result<Version, SchemaError> {
+fn served_version(group: &str, kind: &str, version: &Value, schema: VersionSchema) -> Version {
     let name = text(version, "name").to_owned();
     let own = Gvk::new(group, &name, kind);
     let verbs = || vec!["get", "patch", "update"];
@@ -90,32 +115,12 @@ fn served_version(group: &str, kind: &str, version: &Value, shared: Option<Share
     });
     let selectable_fields =
         list(version, "selectableFields").iter().map(|field| without_dot(text(field, "jsonPath"))).collect();
-    let (schema, rules) = if let Some(shared) = shared {
-        shared
-    } else {
-        let schema = schema(get(version, "schema.openAPIV3Schema"))?;
-        // Rules that do not compile are refused when the definition is written.
-        let rules = CelRules::compile(&schema, &FieldPath::root()).ok().filter(|rules| !rules.is_empty());
-        (Arc::new(schema), rules.map(Arc::new))
-    };
-    Ok(Version {
-        schema,
-        rules,
-        columns: columns(version),
-        subresources,
-        scale,
-        selectable_fields,
-        deprecation_warning,
-        name,
-    })
+    Version { schema, columns: columns(version), subresources, scale, selectable_fields, deprecation_warning, name }
 }
 
 /// The user's schema with the parts that every object has.
-fn schema(json: Option<&Value>) -> Result<Schema, SchemaError> {
-    let mut schema = match json {
-        Some(json) => Schema::from_json(json)?,
-        None => Schema { ty: Type::Object, preserve_unknown: true, ..Schema::default() },
-    };
+fn schema(json: &Value) -> Result<Schema, SchemaError> {
+    let mut schema = if json.is_null() { open() } else { Schema::from_json(json)? };
     let text = Arc::new(Schema { ty: Type::String, ..Schema::default() });
     for field in ["apiVersion", "kind"] {
         schema.properties.entry(field.to_owned()).or_insert_with(|| text.clone());
@@ -235,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_definition_becomes_a_row() {
-        let row = custom_resource(&definition()).unwrap();
+        let row = custom_resource(&definition(), definition);
         assert_eq!(row.versions.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["v1", "v1beta1"]);
         assert_eq!((row.storage_version.as_str(), row.storage_key.as_str()), ("v1", "example.com/foos"));
         assert_eq!((row.names.singular.as_str(), row.names.list_kind.as_str()), ("foo", "FooList"));
@@ -251,7 +256,7 @@ mod tests {
 
     #[test]
     fn metadata_is_grafted_and_names_stay_restricted() {
-        let row = custom_resource(&definition()).unwrap();
+        let row = custom_resource(&definition(), definition);
         let metadata = &row.version("v1").unwrap().schema.properties["metadata"];
         assert!(metadata.properties.contains_key("ownerReferences"));
         assert_eq!(metadata.properties["name"].constraints.as_ref().unwrap().max_length, Some(8));
@@ -260,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_status_subresource_guards_the_status() {
-        let row = custom_resource(&definition()).unwrap();
+        let row = custom_resource(&definition(), definition);
         let mut object = json!({"spec": {}, "status": {"x": 1}});
         (row.behaviour.prepare_create)(&mut object);
         assert_eq!(object, json!({"spec": {}}));

@@ -37,12 +37,12 @@ mod wire;
 
 pub use admission::{Admission, Admit, AdmitDelete, Lookup, shipped_behaviour};
 pub use blank::blank;
-pub use custom::{compare_versions, custom_resource};
+pub use custom::{compare_versions, custom_resource, definition_outline};
 pub use kind::Marker;
 pub use kubevirt::vmi_from_vm;
 pub use openapi::{definition_name, openapi_definitions};
-pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version};
+pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version, VersionSchema};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
-pub use shipped::shipped_definitions;
+pub use shipped::{DEFINITIONS_DIGEST, shipped_definitions, shipped_names};
 pub use table::builtin;
 pub use validate::{Need, ServiceNeeds, service_needs};

@@ -1,11 +1,14 @@
 //! One row of the resource table.
 
+mod schema;
+
 use std::sync::Arc;
 
 use croft_meta::{FieldErrors, Gvk, Gvr};
-use croft_schema::{CelRules, Schema};
 use serde_json::Value;
 
+pub(crate) use self::schema::Compiled;
+pub use self::schema::VersionSchema;
 use crate::admission::{Admit, AdmitDelete};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +64,7 @@ pub struct Subresource {
 #[derive(Clone, Debug)]
 pub struct Version {
     pub name: String,
-    pub schema: Arc<Schema>,
-    /// The compiled CEL rules of a custom resource's schema; `None` if it has none.
-    pub rules: Option<Arc<CelRules>>,
+    pub schema: VersionSchema,
     pub columns: Vec<Column>,
     pub subresources: Vec<Subresource>,
     pub scale: Option<Scale>,

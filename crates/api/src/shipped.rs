@@ -374,6 +374,16 @@ pub(crate) fn plural(group: &str, kind: &str) -> Option<&'static str> {
     header.map(|header| header.plural)
 }
 
+/// Stands for everything that the definitions are made from: two programs with the same one have the same definitions.
+pub const DEFINITIONS_DIGEST: &str = env!("CROFT_DEFINITIONS_DIGEST");
+
+/// The names of all definitions; cheap beside the definitions themselves.
+pub fn shipped_names() -> impl Iterator<Item = String> {
+    let typed = SHIPPED.iter().map(|shipped| (shipped.plural, shipped.group));
+    let tables = tables::headers().iter().map(|header| (header.plural, header.group));
+    typed.chain(tables).map(|(plural, group)| format!("{plural}.{group}"))
+}
+
 /// The definitions, as they are to be stored; each is made when it is asked for, because they are large.
 pub fn shipped_definitions() -> impl Iterator<Item = Value> {
     let typed = SHIPPED.iter().map(facts);

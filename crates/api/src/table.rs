@@ -191,11 +191,10 @@ fn resource(schemas: &mut Builder, group: &str, versions: &[&str], line: &'stati
         .iter()
         .map(|version| Version {
             name: (*version).to_owned(),
-            schema: schemas.kind(group, version, kind),
+            schema: schemas.kind(group, version, kind).into(),
             columns: columns.split('|').map(str::trim).filter(|c| !c.is_empty()).map(column).collect(),
             subresources: subresources.iter().map(|name| subresource(group, version, kind, name)).collect(),
             scale: subresources.contains(&"scale").then(|| scale(kind)),
-            rules: None,
             selectable_fields: fields.clone(),
             deprecation_warning: deprecation(kind),
         })

@@ -49,6 +49,7 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     ensure(server, namespaces.into()).await?;
     let roles = auth::bootstrap::default_objects().into_iter();
     let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
+    wanted.extend(definitions::memory(server));
     wanted.push(Wanted::kept(kubernetes_service(server)));
     wanted.extend(platform::objects(&server.outside_address()));
     wanted.extend(harvester::objects(&server.outside_address()));

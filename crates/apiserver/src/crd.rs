@@ -3,6 +3,7 @@
 //! A definition whose names are free is established in the very write that stores it, so that the
 //! kind is served as soon as the definition is acknowledged.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 
 use croft_meta::{ApiError, FieldPath, object};
@@ -33,17 +34,12 @@ pub(crate) fn catalog(cache: &Cache, previous: Option<&Catalog>) -> Catalog {
     Catalog::new(croft_api::builtin().iter().cloned(), definitions)
 }
 
-fn definition(object: &Object) -> Definition {
-    let crd = object.json();
-    let resource = has_condition(&crd, "Established").then(|| croft_api::custom_resource(&crd));
-    let resource = resource.and_then(|made| match made {
-        Ok(resource) => Some(Arc::new(resource)),
-        Err(error) => {
-            tracing::error!(crd = object::name(&crd), %error, "an established definition cannot be served");
-            None
-        }
-    });
-    Definition { revision: object.revision, uid: object::uid(&crd).to_owned(), resource }
+fn definition(object: &Arc<Object>) -> Definition {
+    // What the store holds was written by us, so it parses; damaged bytes are a definition that is not served.
+    let crd = croft_api::definition_outline(&object.bytes).unwrap_or_default();
+    let whole = Arc::clone(object);
+    let resource = has_condition(&crd, "Established").then(|| croft_api::custom_resource(&crd, move || whole.json()));
+    Definition { revision: object.revision, uid: object::uid(&crd).to_owned(), resource: resource.map(Arc::new) }
 }
 
 /// Objects that were stored before their definition got a default show it all the same. Objects that are younger than
@@ -54,10 +50,12 @@ pub(crate) fn default_old_objects(cache: &Cache, catalog: &Catalog) {
         let Some(definition) = definitions.get(&format!("{}.{}", resource.names.plural, resource.group)) else {
             continue;
         };
-        if !resource.versions.iter().any(|version| has_defaults(&version.schema)) {
-            continue;
-        }
+        // Asked for the first old object, if there is one: a kind that nobody uses keeps its schema unread.
+        let is_defaulted = LazyCell::new(|| resource.versions.iter().any(|version| has_defaults(&version.schema)));
         cache.collection(&resource.storage_key).renew(definition.revision, |object| {
+            if !*is_defaulted {
+                return None;
+            }
             let before = object.json();
             // The version that it was stored in has the say, which need not be the one that is stored now.
             let version = object::gvk(&before).version;
@@ -97,11 +95,16 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     if new.pointer("/spec/conversion/strategy") == Some(&json!("Webhook")) {
         call.warn("conversion webhooks are not called: all versions of this kind share one stored form");
     }
-    if object::deletion_timestamp(new).is_some() {
-        return Ok(());
+    if object::deletion_timestamp(new).is_none() {
+        establish(&call.catalog, new, old);
     }
+    Ok(())
+}
+
+/// The same for a definition that is known to be good.
+pub(crate) fn establish(catalog: &Catalog, new: &mut Value, old: Option<&Value>) {
     let now = clock::now_rfc3339();
-    let names = accept_names(&call.catalog, new);
+    let names = accept_names(catalog, new);
     let conditions = match &names.conflict {
         None => vec![
             condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
@@ -124,7 +127,6 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
         finalizers.push(CLEANUP_FINALIZER.to_owned());
         object::set_meta(new, "finalizers", json!(finalizers));
     }
-    Ok(())
 }
 
 fn condition(ty: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {

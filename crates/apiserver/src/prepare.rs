@@ -213,7 +213,7 @@ fn validate_schema(target: &Target, object: &Value, old: Option<&Value>) -> Fiel
         return FieldErrors::new();
     }
     let version = target.served.version();
-    match &version.rules {
+    match version.schema.rules() {
         Some(rules) => croft_schema::validate_custom_resource(&version.schema, rules, object, old),
         None => croft_schema::validate(&version.schema, object, &FieldPath::root(), old),
     }

@@ -9,7 +9,8 @@ use crate::resource::Resource;
 fn row(group: &str, plural: &str) -> Resource {
     let name = format!("{plural}.{group}");
     let definition = shipped_definitions().find(|definition| definition["metadata"]["name"] == name.as_str());
-    custom_resource(&definition.unwrap()).unwrap()
+    let definition = definition.unwrap();
+    custom_resource(&definition.clone(), move || definition)
 }
 
 #[test]
@@ -51,6 +52,15 @@ fn kinds_are_served_as_clients_know_them() {
     assert_eq!(columns(&vm), ["Age", "Status", "Ready"]);
     assert_eq!(columns(&row("harvesterhci.io", "settings")), ["VALUE"]);
     assert!(!row("harvesterhci.io", "settings").is_namespaced());
+}
+
+#[test]
+fn a_kind_is_described_once() {
+    let names: Vec<String> = shipped_names().collect();
+    let unique: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(unique.len(), names.len(), "{names:#?}");
+    let made = shipped_definitions().map(|definition| definition["metadata"]["name"].as_str().unwrap().to_owned());
+    assert_eq!(made.collect::<Vec<_>>(), names);
 }
 
 #[test]
@@ -97,7 +107,7 @@ fn kinds_that_are_only_stored_say_so() {
 #[test]
 fn versions_of_one_schema_share_it() {
     let vm = row("kubevirt.io", "virtualmachines");
-    assert!(std::sync::Arc::ptr_eq(&vm.versions[0].schema, &vm.versions[1].schema));
+    assert!(std::sync::Arc::ptr_eq(vm.versions[0].schema.shared(), vm.versions[1].schema.shared()));
     // So do equal parts: these schemas are resident in every server.
     let spec = &vm.versions[0].schema.properties["spec"].properties["template"].properties["spec"];
     assert!(std::sync::Arc::ptr_eq(&spec.properties["hostname"], &spec.properties["subdomain"]));

@@ -2,25 +2,33 @@
 //!
 //! They are ordinary CustomResourceDefinitions, so that clients find them among all others. Users' own definitions are
 //! not looked at.
+//!
+//! To make more than a hundred definitions and to compare them takes a good part of a start. So the server remembers,
+//! in a ConfigMap, at which revision it found each of them to be as the program has it: as long as program and
+//! revisions are the same, there is nothing to make.
 
 use std::sync::Arc;
 
 use croft_meta::{ApiError, object};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use super::{options, target};
+use super::{Existing, Wanted, options, target};
 use crate::call::{Call, Target};
 use crate::server::ApiServer;
-use crate::verbs::create::{Tracking, prepared};
 use crate::verbs::update::{Candidate, change};
 use crate::{crd, prepare};
 
 /// How many are worked on together. All of them at once would be the most memory that the server ever takes.
 const TOGETHER: usize = 16;
+const NAMESPACE: &str = "kube-system";
+const MEMORY: &str = "croft-definitions";
 
 /// Writes those that are missing or differ. Their kinds are served when this returns.
 pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     server.cache.fresh().await?;
+    if remembered(server).is_some_and(|memory| found(server) == Some(memory)) {
+        return Ok(());
+    }
     let mut definitions = croft_api::shipped_definitions();
     loop {
         let some: Vec<Value> = definitions.by_ref().take(TOGETHER).collect();
@@ -31,6 +39,33 @@ pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     }
     server.catalog_caught_up().await;
     Ok(())
+}
+
+/// What this start has found, for the next one.
+pub(super) fn memory(server: &ApiServer) -> Option<Wanted> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": MEMORY, "namespace": NAMESPACE },
+        "data": found(server)?,
+    });
+    Some(Wanted { object, existing: Existing::Refresh })
+}
+
+fn remembered(server: &ApiServer) -> Option<Value> {
+    let memory = server.cache.collection("core/configmaps").get(&format!("{NAMESPACE}/{MEMORY}"))?;
+    Some(memory.json()["data"].take())
+}
+
+/// The program, and the revision of each of its definitions; `None` if one of them is missing.
+fn found(server: &ApiServer) -> Option<Value> {
+    let stored = server.cache.collection(crd::STORAGE_KEY);
+    let mut found = Map::new();
+    for name in croft_api::shipped_names() {
+        let revision = stored.get(&name)?.revision.to_string();
+        found.insert(name, revision.into());
+    }
+    found.insert("program".to_owned(), croft_api::DEFINITIONS_DIGEST.into());
+    Some(found.into())
 }
 
 async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Result<(), ApiError> {
@@ -49,12 +84,8 @@ async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Resul
         }
     }
     // Nothing is served yet, so this waits for nobody; the next start compares again.
-    let mut created = Vec::new();
-    for (target, definition) in &missing {
-        let call = Call::internal(server, target);
-        let definition = prepared(&call, target, definition.clone(), &options(), Tracking::Needed).await?;
-        created.push((target.clone(), definition));
-    }
+    let created = missing.iter().map(|(target, definition)| new(server, target, definition.clone()));
+    let created = created.collect::<Result<Vec<_>, _>>()?;
     if !server.create_together(&created).await? {
         // Another server was quicker. If it is of another version, the younger of the two has the last word.
         outdated.extend(missing);
@@ -63,6 +94,19 @@ async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Resul
         update(server, target, definition).await?;
     }
     Ok(())
+}
+
+/// A definition as it is first stored. A test proves that all of them pass the rules for definitions, so that no start
+/// has to: it would be most of the time that the first one takes.
+fn new(server: &ApiServer, target: &Target, mut definition: Value) -> Result<(Target, Value), ApiError> {
+    prepare::default(target, &mut definition);
+    prepare::stamp_new(server, target, &mut definition)?;
+    let tracked = prepare::with_write_context(server, target, &options().field_manager, |cx| {
+        croft_apply::track_update(cx, croft_api::blank(&target.gvk()).as_ref(), &mut definition)
+    });
+    tracked.map_err(ApiError::internal)?;
+    crd::establish(&server.catalog(), &mut definition, None);
+    Ok((target.clone(), definition))
 }
 
 /// One that is being deleted cannot be had back before it is gone.

@@ -44,7 +44,6 @@ pub(crate) fn resource() -> Resource {
     let version = |name: &str| Version {
         name: name.to_owned(),
         schema: template.versions[0].schema.clone(),
-        rules: None,
         columns: columns(name),
         subresources: vec![
             subresource("status", Gvk::new(group, name, "Widget")),
