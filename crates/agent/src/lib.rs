@@ -116,6 +116,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let lines = Arc::<workload::Lines>::default();
     let stores = Arc::<server::Stores>::default();
     let figures = metrics::Figures::new(&config.node_name, guests.clone());
+    let logs = server::Logs { machines_dir: machines_dir.clone() };
     let workload = workload::Workload {
         client: config.client.clone(),
         node_name: config.node_name.clone(),
@@ -139,7 +140,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
-    let services = server::Services { guests, reach: lines, stores, figures };
+    let services = server::Services { guests, reach: lines, stores, figures, logs };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));

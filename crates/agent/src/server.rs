@@ -9,12 +9,14 @@
 //! | `GET …/{guestosinfo,userlist,filesystemlist}`, `vnc/screenshot`, `log` | [`views`] |
 //! | `GET …/{console,vnc,usbredir,vsock,portforward/{port}/{tcp,udp}}` | [`mod@streams`], upgraded |
 //! | `POST /v1/images/{ns}/{name}?size=`, `GET /v1/images/{ns}/{name}`, `POST /v1/claims/{ns}/{name}` | [`transfers`] |
+//! | `GET /logs`, `GET /logs/{name}` | [`mod@logs`] |
 //! | `GET /metrics` | [`Figures`] |
 //! | `GET /healthz` | |
 
 mod actions;
 pub(crate) mod answer;
 mod listen;
+mod logs;
 mod route;
 mod streams;
 #[cfg(test)]
@@ -42,6 +44,7 @@ use crate::metrics::Figures;
 use crate::streams::Streams;
 use answer::{Body, Failure, failure};
 pub(crate) use listen::{Tls, bind};
+pub(crate) use logs::Logs;
 use route::{Route, Subject};
 pub(crate) use transfers::Stores;
 
@@ -76,6 +79,7 @@ pub(crate) struct Services {
     pub(crate) reach: Arc<dyn Reach>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) figures: Arc<Figures>,
+    pub(crate) logs: Logs,
 }
 
 impl fmt::Debug for Services {
@@ -152,6 +156,10 @@ impl Server {
     async fn dispatch(&self, route: Route, request: Request<Incoming>) -> Result<Response<Body>, Failure> {
         match route {
             Route::Health => Ok(answer::text("ok")),
+            Route::Logs(name) => {
+                let query = request.uri().query().unwrap_or_default();
+                self.services.logs.answer(&self.services.guests, &name, query).await
+            }
             Route::Metrics => Ok(self.services.figures.answer().await),
             Route::Act(subject, action) => {
                 let guest = self.guest(&subject, Failure::conflict)?;

@@ -203,10 +203,12 @@ fn agent_address(node: &Value) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::try_from(port).ok().filter(|port| *port > 0)?))
 }
 
-/// `/api/v1/nodes/<name>/proxy/metrics`, the one thing of a node that is served to others.
+/// `/api/v1/nodes/<name>/proxy/metrics` and `.../proxy/logs`, which a node serves to others.
 pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     let info = &call.info;
-    if info.rest.trim_matches('/') != "metrics" {
+    let path = info.rest.trim_matches('/');
+    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_'));
+    if !is_plain || (path != "metrics" && path.split('/').next() != Some("logs")) {
         return Err(ApiError::no_such_path());
     }
     if info.verb != "get" {
@@ -216,7 +218,12 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     if call.server.cache.collection(NODES).get(&info.name).is_none() {
         return Err(ApiError::not_found("", "nodes", &info.name));
     }
-    let request = request(Method::GET, "/metrics", answer::full(""))?;
+    let tail = match call.query.get("tailBytes").map(|text| (text, text.parse::<u64>())) {
+        None => String::new(),
+        Some((_, Ok(bytes))) => format!("?tailBytes={bytes}"),
+        Some((text, Err(_))) => return Err(ApiError::bad_request(format!("tailBytes: {text:?} is not a number"))),
+    };
+    let request = request(Method::GET, &format!("/{path}{tail}"), answer::full(""))?;
     call.server.call_node(&info.name, request, Patience::Short).await
 }
 

@@ -9,6 +9,8 @@ use super::answer::Failure;
 pub(super) enum Route {
     Health,
     Metrics,
+    /// One of the node's logs; all of their names if it is empty.
+    Logs(String),
     Act(Subject, Action),
     View(Subject, View),
     Stream(Subject, StreamKind),
@@ -65,6 +67,7 @@ impl Route {
         let route = match (request.method(), segments.as_slice()) {
             (&Method::GET, ["healthz"]) => Some(Self::Health),
             (&Method::GET, ["metrics"]) => Some(Self::Metrics),
+            (&Method::GET, ["logs", name @ ..]) => Some(Self::Logs(name.join("/"))),
             (method, ["v1", "vmis", namespace, name, rest @ ..]) => {
                 let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
                 of_instance(method, subject, rest, query)?
@@ -193,6 +196,9 @@ mod tests {
             ("GET", "/v1/claims/ns/vm", Err(404)),
             ("POST", "/v1/claims/ns/..", Err(404)),
             ("POST", "/v1/claims/ns/a%2fb", Err(404)),
+            ("GET", "/logs", Ok(Route::Logs(String::new()))),
+            ("GET", "/logs/a/b.log?tailBytes=1", Ok(Route::Logs("a/b.log".to_owned()))),
+            ("PUT", "/logs", Err(404)),
             ("GET", "/healthz", Ok(Route::Health)),
             ("GET", "/", Err(404)),
         ] {

@@ -91,7 +91,9 @@ impl Fixture {
         let stop = CancellationToken::new();
         let reach: Arc<dyn Reach> = Arc::new(Here(reached_at));
         let figures = Figures::new("n1", guests.clone());
-        let services = Services { guests: guests.clone(), reach: Arc::clone(&reach), stores: Arc::default(), figures };
+        let stores = Arc::default();
+        let services =
+            Services { guests: guests.clone(), reach: Arc::clone(&reach), stores, figures, logs: Logs::default() };
         tokio::spawn(serve(listener, tls, services, stop.clone()));
         Self { dir, ca, address, guests, reach, stop, machines: Vec::new() }
     }
