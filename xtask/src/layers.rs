@@ -25,13 +25,20 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     // 3: those who act on objects, through the API alone.
     ("controllers", 3, &[]),
     ("agent", 3, &[]),
+    ("support", 3, &[]),
     // 4: the edge.
     ("cli", 4, &[]),
 ];
 
 /// Whoever acts on objects does so through the API, never beside it.
-const FORBIDDEN: &[(&str, &str)] =
-    &[("controllers", "store"), ("controllers", "apiserver"), ("agent", "store"), ("agent", "apiserver")];
+const FORBIDDEN: &[(&str, &str)] = &[
+    ("controllers", "store"),
+    ("controllers", "apiserver"),
+    ("agent", "store"),
+    ("agent", "apiserver"),
+    ("support", "store"),
+    ("support", "apiserver"),
+];
 
 /// For tests alone: everything may use it, but only as a dev-dependency.
 const TESTKIT: &str = "testkit";

@@ -5,10 +5,12 @@ mod block_device;
 mod image;
 pub mod settings;
 pub mod ssh_key;
+pub mod support_bundle;
 mod template;
 
 pub use block_device::*;
 pub use image::*;
+pub use support_bundle::{SupportBundle, SupportBundleSpec, SupportBundleStatus};
 pub use template::*;
 
 use schemars::JsonSchema;

@@ -20,6 +20,7 @@ mod schema;
 mod settings;
 mod state;
 pub(crate) mod subscribe;
+mod support_bundle;
 mod tokens;
 mod users;
 
@@ -137,6 +138,7 @@ async fn steve(call: &Call, root: &str, path: &[&str], address: Option<IpAddr>) 
         (_, ["readyz" | "ui-info"] | ["backuptarget", "healthz"] | ["clusters", "local"]) => {
             return extras::answer(call, path).await;
         }
+        (_, ["supportbundles", name, "download"]) => return support_bundle::download(call, name).await,
         _ => {}
     }
     if let [id, rest @ ..] = path

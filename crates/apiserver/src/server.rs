@@ -89,6 +89,8 @@ pub(crate) struct ApiServer {
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
     pub(crate) node_proxy: NodeProxy,
+    /// Where the files of support bundles are.
+    pub(crate) support_bundles: PathBuf,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -258,6 +260,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
+        support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),

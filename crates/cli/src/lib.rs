@@ -7,7 +7,7 @@
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
-//! - [`vm`], [`image`], [`volume`], [`node`] and [`demo`] use the public API with any kubeconfig ([`client`]), and
+//! - [`vm`], [`image`], [`volume`], [`node`], [`support_bundle`] and [`demo`] use the public API with any kubeconfig ([`client`]), and
 //!   print tables or documents ([`output`]).
 //!
 //! Standard output carries what was asked for, and nothing else; logs and complaints go to standard error.
@@ -26,6 +26,7 @@ mod client;
 mod config_file;
 mod confirm;
 mod demo;
+mod download;
 mod image;
 mod kubeconfig;
 mod kubeconfig_link;
@@ -39,12 +40,14 @@ pub mod options;
 mod output;
 mod progress;
 mod ready;
+mod recent_log;
 mod run_dir;
 pub mod server;
 pub mod settings;
 mod size;
 mod store;
 mod stream;
+mod support_bundle;
 mod terminal;
 mod token;
 mod version;
@@ -77,6 +80,8 @@ enum Command {
     Volume(volume::VolumeArgs),
     /// Nodes
     Node(node::NodeArgs),
+    /// Save what somebody needs to know to help: objects without secrets, logs, facts of the nodes
+    SupportBundle(support_bundle::SupportBundleArgs),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
     /// Tokens that clients identify themselves with
@@ -152,6 +157,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Image(args) => api::block_on(image::run(args))?,
         Command::Volume(args) => api::block_on(volume::run(args))?,
         Command::Node(args) => api::block_on(node::run(args))?,
+        Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),
         Command::Version(args) => print(&version::run(&args)),

@@ -4,9 +4,11 @@ use std::fmt;
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::reload::Handle;
 
 use crate::options::LogFormat;
+use crate::recent_log::RecentLog;
 
 /// What is logged, which may be changed while the program runs.
 pub(crate) struct Filter {
@@ -44,13 +46,16 @@ fn directives(level: &str) -> Option<&str> {
     }
 }
 
-/// Logs to standard error: for people on a terminal, else as JSON, unless told otherwise. `RUST_LOG` chooses what.
-pub(crate) fn start(format: Option<LogFormat>) -> anyhow::Result<Filter> {
+/// Logs to standard error: for people on a terminal, else as JSON, unless told otherwise. `RUST_LOG` chooses what. The
+/// last of it is kept in `recent` too.
+pub(crate) fn start(format: Option<LogFormat>, recent: &RecentLog) -> anyhow::Result<Filter> {
     let terminal = std::io::stderr().is_terminal();
     let chosen = std::env::var("RUST_LOG").ok().filter(|directives| !directives.is_empty());
     let directives = chosen.unwrap_or_else(|| "info".to_owned());
     let filter = EnvFilter::try_new(&directives).map_err(|err| anyhow::anyhow!("RUST_LOG={directives:?}: {err}"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let kept = recent.clone();
+    let writer = std::io::stderr.and(move || kept.clone());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     let default = if terminal { LogFormat::Human } else { LogFormat::Json };
     let (started, filter) = match format.unwrap_or(default) {
         LogFormat::Human => {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::logging::Filter;
+use crate::recent_log::RecentLog;
 use crate::settings::Settings;
 use crate::{Failure, agent, kubeconfig_link, log_level, logging, print, ready, store};
 
@@ -45,21 +47,22 @@ impl fmt::Debug for Running {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
-    let filter = logging::start(settings.log_format).map_err(Failure::usage)?;
+    let log = RecentLog::default();
+    let filter = logging::start(settings.log_format, &log).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     let result = runtime.block_on(async {
         // Before anything is started, so that a signal is never met with the default: dying at once.
         let signals = Signals::new()?;
         create_data_dir(&settings.data_dir)?;
-        run_until_signal(signals, start(settings, filter)).await
+        run_until_signal(signals, start(settings, filter, log)).await
     });
     runtime.shutdown_timeout(STRAGGLERS);
     result
 }
 
 /// Starts the API server on its store, and the controllers and the agent on the API server.
-async fn start(settings: &Settings, filter: Filter) -> anyhow::Result<Running> {
+async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::Result<Running> {
     let listen = settings.listen.iter();
     let config = croft_apiserver::Config {
         data_dir: settings.data_dir.clone(),
@@ -76,8 +79,14 @@ async fn start(settings: &Settings, filter: Filter) -> anyhow::Result<Running> {
     let client = kube::Client::new(server.local(), "default");
     let stopping = server.stopping();
     let log_level = tokio::spawn(log_level::follow(client.clone(), filter, stopping.clone()));
-    let controllers = croft_controllers::run(client.clone(), server.ca_pem().to_owned(), stopping);
+    let controllers = croft_controllers::run(client.clone(), server.ca_pem().to_owned(), stopping.clone());
     let controllers = tokio::spawn(controllers);
+    let bundles = croft_support::Config {
+        client: client.clone(),
+        directory: settings.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
+        log: Arc::new(move || log.text()),
+    };
+    let bundles = tokio::spawn(croft_support::run(bundles, stopping));
     let agent = settings.node.as_ref().map(|node| agent::start(node, &settings.data_dir, &server, client));
     Ok(Running {
         addresses: server.addresses.clone(),
@@ -90,6 +99,7 @@ async fn start(settings: &Settings, filter: Filter) -> anyhow::Result<Running> {
                 agent.await.context("the agent panicked")?;
             }
             log_level.await.context("following the log level panicked")?;
+            bundles.await.context("making support bundles panicked")?;
             controllers.await.context("a controller panicked")
         }),
     })

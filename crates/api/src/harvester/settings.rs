@@ -115,6 +115,10 @@ pub const ACTED_ON: &[&str] = &[
     SERVER_VERSION,
     "ssl-certificates",
     "ssl-parameters",
+    "support-bundle-expiration",
+    "support-bundle-file-name",
+    "support-bundle-node-collection-timeout",
+    "support-bundle-timeout",
 ];
 
 /// What clients and the web interface choose by.
@@ -125,12 +129,8 @@ const FOR_CLIENTS: &[&str] = &[
     "harvester-csi-ccm-versions",
     "kubeconfig-default-token-ttl-minutes",
     "release-download-url",
-    "support-bundle-expiration",
-    "support-bundle-file-name",
     "support-bundle-image",
     "support-bundle-namespaces",
-    "support-bundle-node-collection-timeout",
-    "support-bundle-timeout",
     "ui-index",
     "ui-path",
     "ui-plugin-bundled-version",

@@ -1,0 +1,41 @@
+//! Files from the server, never whole in memory.
+
+use std::path::Path;
+
+use anyhow::Context;
+use futures::TryStreamExt;
+use http::{Request, header};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use tokio::io::AsyncWriteExt;
+
+use crate::client::Client;
+use crate::progress;
+
+/// Written beside the file and renamed, so that a half of it is never taken for the whole.
+pub(crate) async fn save(client: &Client, uri: &str, what: &str, file: &Path) -> anyhow::Result<()> {
+    let answer = client.send(Request::get(uri).body(Body::empty())?).await?;
+    let total = answer.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let bar = progress::transfer(what, total);
+    let partial = file.with_added_extension("partial");
+    let saved = async {
+        let mut out = tokio::fs::File::create(&partial).await?;
+        let mut chunks = answer.into_body().into_data_stream();
+        while let Some(chunk) =
+            chunks.try_next().await.map_err(|err| anyhow::anyhow!("the download was cut off: {err}"))?
+        {
+            out.write_all(&chunk).await?;
+            bar.inc(u64::try_from(chunk.len()).unwrap_or_default());
+        }
+        out.sync_all().await?;
+        tokio::fs::rename(&partial, file).await?;
+        anyhow::Ok(())
+    };
+    let saved = saved.await;
+    bar.finish_and_clear();
+    if saved.is_err() {
+        // It may never have been there.
+        let _ = tokio::fs::remove_file(&partial).await;
+    }
+    saved.with_context(|| format!("cannot save {}", file.display()))
+}
