@@ -57,15 +57,14 @@ pub(super) fn plan(
     let tags = parameter("diskSelector").unwrap_or_default().split(',').map(str::trim).filter(|tag| !tag.is_empty());
     let size_bytes = rounded(binding::requested_bytes(claim));
     let tags = tags.map(str::to_owned).collect();
-    let content = match parameter("backingImage") {
-        Some(name) => image_content(by_backing_image(images, name).ok_or(name), size_bytes)?,
-        None => content(claim, images, size_bytes)?,
-    };
+    let content = content(claim, parameter("backingImage"), images, size_bytes)?;
     Ok(Plan { size_bytes, content, tags })
 }
 
+/// A clone is a copy of its source, whatever image both come from.
 fn content(
     claim: &PersistentVolumeClaim,
+    backing_image: Option<&str>,
     images: &[Arc<VirtualMachineImage>],
     size_bytes: u64,
 ) -> Result<Content, String> {
@@ -82,6 +81,9 @@ fn content(
     }
     if let Some(source) = spec.and_then(|spec| spec.data_source_ref.as_ref()) {
         return Err(format!("a {} is no data source that this driver knows", source.kind));
+    }
+    if let Some(name) = backing_image {
+        return image_content(by_backing_image(images, name).ok_or(name), size_bytes);
     }
     let annotation = claim.metadata.annotations.as_ref().and_then(|all| all.get(IMAGE_ANNOTATION));
     let Some(id) = annotation.filter(|id| !id.is_empty()) else { return Ok(Content::Zeroes) };
@@ -164,6 +166,7 @@ mod tests {
             (claim("2Gi", &none, &none), by_class("public-debian"), debian()),
             (claim("2Gi", &annotated, &none), class(&none), debian()),
             (claim("2Gi", &none, &cloned), class(&none), Ok(Content::Claim(Key::new("ns", "old")))),
+            (claim("2Gi", &annotated, &cloned), by_class("vmi-77"), Ok(Content::Claim(Key::new("ns", "old")))),
             (claim("2Gi", &none, &none), by_class("vmi-78"), Err("no image")),
             (claim("1Mi", &none, &none), by_class("vmi-77"), Err("do not fit")),
             (claim("2Gi", &none, &none), class(&json!({"encrypted": "true"})), Err("encrypted")),
