@@ -20,7 +20,7 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 pub(crate) type Answer = Response<Body>;
 
 /// Answers below this size are not worth compressing; upstream's threshold.
-const GZIP_FROM: usize = 128 << 10;
+pub(crate) const GZIP_FROM: usize = 128 << 10;
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()

@@ -73,7 +73,8 @@ pub(crate) fn generate_name(object: &mut Value) -> Result<bool, ApiError> {
     Ok(true)
 }
 
-fn random_suffix() -> Result<String, ApiError> {
+/// Five characters, as names that are made up end with them.
+pub(crate) fn random_suffix() -> Result<String, ApiError> {
     let mut random = [0_u8; 5];
     getrandom::fill(&mut random).map_err(ApiError::internal)?;
     let letters = object::SUFFIX_ALPHABET;

@@ -5,22 +5,30 @@
 //! and subject to the same roles, admission and validation; its answer is dressed up on the way out. Failures are Steve's:
 //! `{"type":"error","status":404,"code":"NotFound","message":"..."}`.
 
+mod acting;
 mod actions;
+mod claim;
 mod collection;
 pub(crate) mod csrf;
 mod dress;
 mod extras;
 mod filter;
+mod image;
+mod key_pair;
 mod kubeconfig;
 mod list_stream;
 mod login;
+mod machine;
+mod preferences;
 mod reply;
 mod resource;
 mod schema;
+mod service_kubeconfig;
 mod settings;
 mod state;
 pub(crate) mod subscribe;
 mod support_bundle;
+mod template;
 mod tokens;
 mod users;
 
@@ -139,6 +147,8 @@ async fn steve(call: &Call, root: &str, path: &[&str], address: Option<IpAddr>) 
             return extras::answer(call, path).await;
         }
         (_, ["supportbundles", name, "download"]) => return support_bundle::download(call, name).await,
+        (_, ["kubeconfig"]) if root == "/v1/harvester" => return service_kubeconfig::answer(call).await,
+        (_, ["userpreferences" | "userpreference", rest @ ..]) => return preferences::answer(call, rest).await,
         _ => {}
     }
     if let [id, rest @ ..] = path

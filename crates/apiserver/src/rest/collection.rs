@@ -14,7 +14,7 @@ use super::list_stream::ListStream;
 use super::reply::{self, invalid};
 use super::schema::{Schema, own_namespaces};
 use super::state::Look;
-use crate::answer::Answer;
+use crate::answer::{Answer, accepts_gzip};
 use crate::cache::Object;
 use crate::call::{Call, Target};
 use crate::options::ListOptions;
@@ -50,7 +50,8 @@ pub(super) async fn list(call: &Call, root: &str, schema: &Schema, namespace: &s
     let mut dresser = Dresser::new(call, root, schema);
     dresser.with_columns = found.objects.len() <= MAX_WITH_COLUMNS;
     let start = start(call, schema, &found)?;
-    Ok(ListStream::new(start, dresser, found.objects).into_answer())
+    let accepts_gzip = accepts_gzip(&call.headers);
+    Ok(ListStream::new(start, dresser, found.objects).into_answer(accepts_gzip))
 }
 
 /// The parameters that Steve and Kubernetes share.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::actions;
 use super::schema::Schema;
 use super::state::Look;
-use crate::cache::{Collection, Object};
+use crate::cache::Object;
 use crate::call::{Call, Target, id};
 use crate::clock;
 use crate::encoding::Head;
@@ -42,10 +42,10 @@ pub(super) struct Dresser {
     base: String,
     /// `https://host/v1/harvester/<plural id>`
     collection: String,
+    /// `https://host/apis/<group>/<version>`
+    view: String,
     head: Head,
     rights: HashMap<String, Rights>,
-    /// Of virtual machines: where they are as they run.
-    instances: Option<Arc<Collection>>,
     /// The stored bytes can be used as they are.
     is_plain: bool,
     pub(super) with_columns: bool,
@@ -57,10 +57,10 @@ impl Dresser {
         let target = schema.target("", "");
         let base = super::reply::base(call);
         let has_reserved = schema.is("", "secrets") || schema.served.plural() == "events";
-        let is_machine = schema.is("kubevirt.io", "virtualmachines");
         let excluded = |field: &str| call.query.all("exclude").any(|excluded| excluded == field);
         Self {
             collection: format!("{base}{root}/{}", schema.plural_id),
+            view: format!("{base}{}", schema.kubernetes_root()),
             base,
             head: Head::new(
                 &storage_gvk(&target).api_version(),
@@ -68,7 +68,6 @@ impl Dresser {
                 target.served.kind(),
             ),
             rights: HashMap::new(),
-            instances: is_machine.then(|| call.server.cache.collection("kubevirt.io/virtualmachineinstances")),
             is_plain: is_served_as_stored(&target) && !has_reserved,
             with_columns: true,
             with_managed_fields: !excluded("metadata.managedFields"),
@@ -90,24 +89,58 @@ impl Dresser {
 
     /// Says whether it could be done.
     fn write_spliced(&mut self, stored: &Object, out: &mut Vec<u8>) -> bool {
+        let rights = self.rights(stored.namespace());
         let look = Look::of(&stored.bytes);
-        let extra = self.extra(stored.namespace(), stored.name(), &look);
         let (head, rest) = self.head.pieces(&stored.bytes);
         let (Some(head), Some(rest)) = (head.strip_prefix(b"{"), rest.strip_prefix(METADATA)) else { return false };
         out.push(b'{');
-        for (name, value) in &extra {
-            out.extend_from_slice(format!("\"{name}\":{value},").as_bytes());
-        }
+        self.splice_extra(rights, stored.namespace(), stored.name(), &look, out);
         out.extend_from_slice(head);
         out.extend_from_slice(METADATA);
         out.extend_from_slice(b"\"relationships\":[],\"state\":");
-        out.extend_from_slice(look.state().to_json().to_string().as_bytes());
+        look.state().write(out);
         out.push(b',');
         match look.metadata.managed_fields.filter(|_| !self.with_managed_fields) {
             Some(managed) => write_without(out, rest, "managedFields", managed.get()),
             None => out.extend_from_slice(rest),
         }
         true
+    }
+
+    /// What [`Self::extra`] says, as text.
+    fn splice_extra(&self, rights: Rights, namespace: &str, name: &str, look: &Look<'_>, out: &mut Vec<u8>) {
+        let id = id(namespace, name);
+        let this = [self.collection.as_str(), "/", &id];
+        let link = |out: &mut Vec<u8>, before: &str, name: &str, parts: &[&str]| {
+            out.extend_from_slice(before.as_bytes());
+            quoted(out, &[name]);
+            out.push(b':');
+            quoted(out, parts);
+        };
+        link(out, "", "id", &[&id]);
+        link(out, ",", "type", &[&self.schema.id]);
+        link(out, ",\"links\":{", "self", &this);
+        let scope = if namespace.is_empty() { "" } else { "/namespaces/" };
+        let view = [self.view.as_str(), scope, namespace, "/", self.schema.served.plural(), "/", name];
+        link(out, ",", "view", &view);
+        if rights.update {
+            link(out, ",", "update", &this);
+        }
+        if rights.delete {
+            link(out, ",", "remove", &this);
+        }
+        for name in actions::links(&self.schema, look) {
+            link(out, ",", name, &[this[0], "/", this[2], "/", name]);
+        }
+        out.extend_from_slice(b"},\"actions\":{");
+        if rights.update {
+            let mut before = "";
+            for action in actions::offered(&self.server.cache, &self.schema, &id, look) {
+                link(out, before, action, &[this[0], "/", this[2], "?action=", action]);
+                before = ",";
+            }
+        }
+        out.extend_from_slice(b"},");
     }
 
     /// The same for an object that is at hand.
@@ -159,11 +192,12 @@ impl Dresser {
         if rights.delete {
             links["remove"] = json!(this);
         }
+        for link in actions::links(&self.schema, look) {
+            links[link] = json!(format!("{this}/{link}"));
+        }
         let mut actions = Map::new();
-        if let Some(instances) = self.instances.as_ref().filter(|_| rights.update) {
-            let instance = instances.get(&id);
-            let instance = instance.as_ref().map(|instance| Look::of(&instance.bytes));
-            for action in actions::usable(look, instance.as_ref()) {
+        if rights.update {
+            for action in actions::offered(&self.server.cache, &self.schema, &id, look) {
                 actions.insert(action.to_owned(), json!(format!("{this}?action={action}")));
             }
         }
@@ -183,6 +217,21 @@ impl Dresser {
         self.rights.insert(namespace.to_owned(), rights);
         rights
     }
+}
+
+/// A text of JSON, in pieces that nearly always need no escaping.
+pub(super) fn quoted(out: &mut Vec<u8>, parts: &[&str]) {
+    out.push(b'"');
+    for part in parts {
+        if part.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+            out.extend_from_slice(part.as_bytes());
+            continue;
+        }
+        let escaped = Value::from(*part).to_string();
+        // Without the quotes around it.
+        out.extend_from_slice(escaped.get(1..escaped.len() - 1).unwrap_or_default().as_bytes());
+    }
+    out.push(b'"');
 }
 
 /// `text` without one of its members, whose value is the slice `value` of it.
@@ -227,6 +276,14 @@ pub(super) fn undressed(mut object: Value, schema: &Schema) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_escaped_where_they_must_be() {
+        let mut out = Vec::new();
+        quoted(&mut out, &["a", "\"b\"", "\\", "ö\n"]);
+        let read: String = serde_json::from_slice(&out).unwrap();
+        assert_eq!(read, "a\"b\"\\ö\n");
+    }
 
     #[test]
     fn a_member_is_left_out() {

@@ -1,9 +1,12 @@
 //! Harvester's paths that are about no kind: readiness, where the interface is, machine types, preferences.
 
-use croft_meta::ApiError;
-use serde_json::json;
+use std::collections::BTreeMap;
+
+use croft_meta::{ApiError, Quantity};
+use serde_json::{Map, json};
 
 use super::reply;
+use super::schema::Schema;
 use crate::answer::{self, Answer};
 use crate::call::Call;
 use crate::clock;
@@ -22,7 +25,7 @@ pub(super) async fn answer(call: &Call, path: &[&str]) -> Result<Answer, ApiErro
             200,
             &json!({ "ui-source": "bundled", "ui-index": "", "ui-plugin-index": "", "ui-plugin-bundled-version": "" }),
         )),
-        ["clusters", "local"] => machine_types(call),
+        ["clusters", "local"] => cluster(call),
         ["backuptarget", "healthz"] => backup_target(call),
         _ => Err(ApiError::no_such_path()),
     }
@@ -38,12 +41,48 @@ async fn ready(call: &Call) -> Answer {
     answer::json(200, &json!({ "ready": is_ready, "msg": why, "timestamp": clock::now_rfc3339() }))
 }
 
-fn machine_types(call: &Call) -> Result<Answer, ApiError> {
+/// What there is about the cluster: `?link=…`.
+fn cluster(call: &Call) -> Result<Answer, ApiError> {
     match call.query.get("link") {
         Some("machineTypes") if cfg!(target_arch = "aarch64") => Ok(answer::json(200, &json!(["virt"]))),
         Some("machineTypes") => Ok(answer::json(200, &json!(["q35", "pc"]))),
+        Some("deviceCapacity") => device_capacity(call),
         _ => Err(ApiError::no_such_path()),
     }
+}
+
+/// How many devices for guests each node has, and how many of them running machines have.
+fn device_capacity(call: &Call) -> Result<Answer, ApiError> {
+    let nodes = Schema::find(&call.catalog, "nodes").ok_or_else(ApiError::no_such_path)?;
+    call.server.auth.authorize(&call.user, &nodes.attributes("list", "", ""))?;
+    let mut taken: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for instance in &call.server.cache.collection("kubevirt.io/virtualmachineinstances").list("") {
+        let instance = instance.json();
+        let node = instance["status"]["nodeName"].as_str().unwrap_or_default();
+        for list in ["gpus", "hostDevices"] {
+            let devices = instance["spec"]["domain"]["devices"][list].as_array();
+            for device in devices.into_iter().flatten().filter_map(|device| device["deviceName"].as_str()) {
+                *taken.entry((node.to_owned(), device.to_owned())).or_default() += 1;
+            }
+        }
+    }
+    let mut capacity = Map::new();
+    for node in &call.server.cache.collection("core/nodes").list("") {
+        let object = node.json();
+        let mut devices = Map::new();
+        for (name, amount) in object["status"]["allocatable"].as_object().into_iter().flatten() {
+            // Those of Kubernetes and KubeVirt are no devices that one could pass on.
+            let is_device = name.contains('/') && !name.contains("kubernetes.io/") && !name.contains("kubevirt.io/");
+            let amount = amount.as_str().and_then(|text| Quantity::parse(text).ok()).map(|amount| amount.value());
+            if let Some(amount) = amount.filter(|_| is_device) {
+                let allocated = taken.get(&(node.name().to_owned(), name.clone())).copied().unwrap_or_default();
+                let free = (amount - allocated).max(0);
+                devices.insert(name.clone(), json!({ "capacity": amount, "allocated": allocated, "free": free }));
+            }
+        }
+        capacity.insert(node.name().to_owned(), devices.into());
+    }
+    Ok(answer::json(200, &capacity.into()))
 }
 
 /// Whether backups have somewhere to go.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::dress::{Dresser, undressed};
 use super::reply::invalid;
 use super::schema::Schema;
-use super::{actions, reply};
+use super::{actions, machine, reply, template};
 use crate::answer::{self, Answer};
 use crate::auth::Attributes;
 use crate::call::Call;
@@ -19,6 +19,11 @@ use crate::request::{Query, RequestInfo};
 
 /// Everything but lists.
 pub(super) async fn answer(call: &Call, root: &str, schema: &Schema, path: &[&str]) -> Result<Answer, ApiError> {
+    let (path, link) = match (path, schema.is_namespaced()) {
+        ([namespace, name, link], true) => (&[*namespace, *name][..], *link),
+        ([name, link], false) => (&[*name][..], *link),
+        _ => (path, call.query.get("link").unwrap_or_default()),
+    };
     let (namespace, name) = match (path, schema.is_namespaced()) {
         ([], _) => ("", ""),
         ([namespace], true) => (*namespace, ""),
@@ -34,6 +39,8 @@ pub(super) async fn answer(call: &Call, root: &str, schema: &Schema, path: &[&st
         ("post", "") if action.is_empty() => create(call, root, schema, namespace).await,
         ("post", _) if !action.is_empty() => actions::act(call, schema, (namespace, name), action).await,
         (_, "") => Err(not_allowed()),
+        ("get", _) if !link.is_empty() => follow(call, root, schema, (namespace, name), link).await,
+        (_, _) if !link.is_empty() => Err(not_allowed()),
         ("get", _) => {
             let found = kubernetes(call, schema, Method::GET, (namespace, name), Sent::NOTHING).await?;
             Ok(dressed(call, root, schema, 200, found))
@@ -50,6 +57,16 @@ pub(super) async fn answer(call: &Call, root: &str, schema: &Schema, path: &[&st
         }
         ("delete", _) => delete(call, root, schema, namespace, name).await,
         _ => Err(not_allowed()),
+    }
+}
+
+/// What is below an object.
+async fn follow(call: &Call, root: &str, schema: &Schema, place: (&str, &str), link: &str) -> Result<Answer, ApiError> {
+    match link {
+        "versions" if schema.is("harvesterhci.io", "virtualmachinetemplates") => {
+            template::versions(call, root, schema, place).await
+        }
+        _ => Err(ApiError::new(404, "NotFound", format!("there is no link {link:?} here"))),
     }
 }
 
@@ -82,7 +99,7 @@ async fn delete(call: &Call, root: &str, schema: &Schema, namespace: &str, name:
     if schema.is("kubevirt.io", "virtualmachines") && !disks.is_empty() {
         // What may not be deleted must not be changed either.
         call.server.auth.authorize(&call.user, &schema.attributes("delete", namespace, name))?;
-        actions::name_removed_disks(call, schema, place, &disks).await?;
+        machine::name_removed_disks(call, schema, place, &disks).await?;
     }
     let last = kubernetes(call, schema, Method::DELETE, place, Sent::NOTHING).await?;
     if last["kind"] == schema.served.kind() {

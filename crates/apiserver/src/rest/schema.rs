@@ -69,13 +69,19 @@ impl Schema {
         Target::new(self.served.clone(), namespace, name)
     }
 
-    /// Where the Kubernetes API has it.
-    pub(super) fn kubernetes_path(&self, namespace: &str, name: &str) -> String {
+    /// Where the Kubernetes API has its group and version.
+    pub(super) fn kubernetes_root(&self) -> String {
         let gvk = self.served.gvk();
         let root = if gvk.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", gvk.group) };
+        format!("{root}/{}", gvk.version)
+    }
+
+    /// Where the Kubernetes API has it.
+    pub(super) fn kubernetes_path(&self, namespace: &str, name: &str) -> String {
+        let root = self.kubernetes_root();
         let scope = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-        format!("{root}/{}{scope}/{}{name}", gvk.version, self.served.plural())
+        format!("{root}{scope}/{}{name}", self.served.plural())
     }
 
     pub(super) fn attributes<'a>(&'a self, verb: &'a str, namespace: &'a str, name: &'a str) -> Attributes<'a> {

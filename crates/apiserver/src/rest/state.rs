@@ -6,6 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::dress::quoted;
+
 /// The few fields that tell an object's state. Read without building the rest: lists are long.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -28,6 +30,11 @@ pub(super) struct Metadata<'a> {
     /// Where it is in the bytes, to be left out.
     #[serde(borrow)]
     pub(super) managed_fields: Option<&'a RawValue>,
+    /// Read further only where a kind's actions depend on it.
+    #[serde(borrow)]
+    pub(super) annotations: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) labels: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -37,6 +44,12 @@ pub(super) struct Spec<'a> {
     pub(super) run_strategy: Option<Cow<'a, str>>,
     pub(super) running: Option<bool>,
     pub(super) unschedulable: Option<bool>,
+    #[serde(borrow)]
+    pub(super) template: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) resources: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) source_type: Option<Cow<'a, str>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,6 +61,10 @@ pub(super) struct Status<'a> {
     pub(super) printable: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) conditions: Vec<Condition<'a>>,
+    #[serde(borrow)]
+    pub(super) state_change_requests: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) capacity: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -183,6 +200,16 @@ impl State {
         Self { name: name.to_owned(), message: message.to_owned(), error: false, transitioning: true }
     }
 
+    /// The same as [`Self::to_json`], as text.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"name\":");
+        quoted(out, &[&self.name]);
+        out.extend_from_slice(b",\"message\":");
+        quoted(out, &[&self.message]);
+        let flags = format!(",\"error\":{},\"transitioning\":{}}}", self.error, self.transitioning);
+        out.extend_from_slice(flags.as_bytes());
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({ "name": self.name, "message": self.message, "error": self.error, "transitioning": self.transitioning })
     }
@@ -222,6 +249,9 @@ mod tests {
             let text = object.to_string();
             let state = Look::of(text.as_bytes()).state();
             assert_eq!((state.name.as_str(), state.error, state.transitioning), expected, "{object}");
+            let mut text = Vec::new();
+            state.write(&mut text);
+            assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), state.to_json());
         }
     }
 }
