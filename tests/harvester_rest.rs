@@ -517,7 +517,7 @@ async fn machines_do_as_they_are_told() {
 
     refused("no such action", &act("dance", json!({})).await, 404, "dance");
     refused("one node", &act("migrate", json!({"nodeName": ""})).await, 409, "no other node");
-    refused("hot-plug", &act("cpuAndMemoryHotplug", json!({"sockets": 2})).await, 409, "live migration");
+    refused("hot-plug", &act("cpuAndMemoryHotplug", json!({"sockets": 2})).await, 422, "hotplug is not possible");
     refused("no claim", &act("addVolume", json!({"diskName": "d", "volumeSourceName": "none"})).await, 404, "none");
     refused("no disk", &act("addVolume", json!({})).await, 422, "diskName");
     refused("nothing to remove", &act("removeVolume", json!({"diskName": "x"})).await, 409, "x");
