@@ -1,5 +1,6 @@
-//! harvesterhci.io/v1beta1: images, settings, disks of nodes, keys and templates, with Harvester's own field names.
+//! harvesterhci.io/v1beta1: images, settings, addons, disks of nodes, keys and templates, with Harvester's own field names.
 
+pub mod addon;
 pub mod backup_target;
 mod block_device;
 mod image;
@@ -26,6 +27,15 @@ kind! {
         spec: VirtualMachineImageSpec,
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<VirtualMachineImageStatus>,
+    }
+}
+
+kind! {
+    /// A part of the platform that is switched on and off.
+    Addon, "harvesterhci.io", "v1beta1", "addons", NamespaceResourceScope {
+        spec: addon::AddonSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<addon::AddonStatus>,
     }
 }
 

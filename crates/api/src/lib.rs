@@ -43,6 +43,6 @@ pub use kubevirt::vmi_from_vm;
 pub use openapi::{definition_name, openapi_definitions};
 pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource, Version, VersionSchema};
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
-pub use shipped::{DEFINITIONS_DIGEST, shipped_definitions, shipped_names};
+pub use shipped::{DEFINITIONS_DIGEST, idle_status, shipped_definitions, shipped_names};
 pub use table::builtin;
 pub use validate::{Need, ServiceNeeds, service_needs};

@@ -9,10 +9,12 @@ mod notation;
 pub(crate) mod schema;
 mod shapes;
 mod tables;
+mod told;
 
 use serde_json::Value;
 
 use self::facts::{Column, Facts, VersionFacts};
+pub use self::told::idle_status;
 use crate::resource::Scope;
 use crate::{cdi, cni, harvester, instancetype, kubevirt};
 
@@ -260,6 +262,22 @@ const SHIPPED: &[Shipped] = &[
             ShippedColumn("AGE", "date", ".metadata.creationTimestamp", 0, ""),
         ],
         schema: schema::of::<harvester::VirtualMachineImage>,
+    },
+    Shipped {
+        group: harvester::GROUP,
+        kind: "Addon",
+        plural: "addons",
+        short_names: &[],
+        in_all: false,
+        scope: Scope::Namespaced,
+        versions: V1BETA1,
+        has_status: true,
+        columns: &[
+            ShippedColumn("HelmRepo", "string", ".spec.repo", 0, ""),
+            ShippedColumn("ChartName", "string", ".spec.chart", 0, ""),
+            ShippedColumn("Enabled", "boolean", ".spec.enabled", 0, ""),
+        ],
+        schema: schema::of::<harvester::Addon>,
     },
     Shipped {
         group: harvester::GROUP,

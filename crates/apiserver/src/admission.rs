@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{self, Object};
 use crate::call::{Call, Target};
-use crate::{auth, crd, services, web_tls};
+use crate::{auth, clock, crd, services, web_tls};
 
 /// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -92,9 +92,21 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     match (target.group(), target.plural(), old) {
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,
         ("certificates.k8s.io", "certificatesigningrequests", None) => name_requester(call, new),
+        _ if target.served.resource.is_custom => tell_if_idle(target, new, old),
         _ => {}
     }
     Ok(())
+}
+
+/// Objects that nothing acts on yet say so where their clients look. A status that a client wrote is its own.
+fn tell_if_idle(target: &Target, new: &mut Value, old: Option<&Value>) {
+    if new.get("status").is_some_and(|status| !status.is_null()) {
+        return;
+    }
+    let Some(told) = croft_api::idle_status(target.group(), target.plural(), &clock::now_rfc3339()) else { return };
+    // A client that leaves it out does not make it new.
+    let known = old.and_then(|old| old.get("status")).filter(|status| !status.is_null());
+    new["status"] = known.cloned().unwrap_or(told);
 }
 
 /// After the object is stored. Nothing here can fail the request any more.

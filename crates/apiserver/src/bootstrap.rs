@@ -5,6 +5,7 @@
 //! the default roles are brought up to date. What is missing is written together: the first start writes a hundred
 //! objects and should not take a hundred times as long for it, and any other writes nothing.
 
+mod addons;
 mod definitions;
 mod harvester;
 mod platform;
@@ -53,6 +54,7 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     wanted.push(Wanted::kept(kubernetes_service(server)));
     wanted.extend(platform::objects(&server.outside_address()));
     wanted.extend(harvester::objects(&server.outside_address()));
+    wanted.extend(addons::objects());
     ensure(server, wanted).await?;
     admin_user(server, admin_password).await
 }

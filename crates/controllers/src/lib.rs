@@ -5,10 +5,11 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`] and [`settings`]. They decide in pure functions from the copies in [`inventory`].
+//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`], [`settings`] and [`addons`]. They decide in pure functions from the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
+mod addons;
 mod claims;
 mod cluster_role_aggregation;
 mod content;
@@ -65,6 +66,7 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(key_pairs::run(client.clone(), stop.clone()));
     tasks.spawn(templates::run(client.clone(), stop.clone()));
     tasks.spawn(settings::run(client.clone(), stop.clone()));
+    tasks.spawn(addons::run(client.clone(), stop.clone()));
     start_machines(&client, &stop, &mut tasks);
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;

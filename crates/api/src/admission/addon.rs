@@ -6,20 +6,11 @@ use serde_json::Value;
 use super::denial::{Denial, refuse};
 use super::machine::HARVESTER;
 use super::{Admission, Lookup};
+use crate::harvester::addon::{self, state};
 use crate::view::{flag, get, has, list, text};
 
-/// What Harvester ships; they can be switched off, not removed.
-const SHIPPED: &[(&str, &str)] = &[
-    ("harvester-system", "vm-import-controller"),
-    ("harvester-system", "pcidevices-controller"),
-    ("cattle-monitoring-system", "rancher-monitoring"),
-    ("cattle-logging-system", "rancher-logging"),
-    ("harvester-system", "harvester-seeder"),
-    ("harvester-system", "nvidia-driver-toolkit"),
-    ("kube-system", "kubeovn-operator"),
-    ("kube-system", "descheduler"),
-];
-const BUSY: [&str; 3] = ["AddonEnabling", "AddonUpdating", "AddonDisabling"];
+/// While one of these goes on, nothing may be changed.
+const BUSY: [&str; 3] = [state::ENABLING, state::UPDATING, state::DISABLING];
 const SKIP_DESCHEDULER: &str = "harvesterhci.io/skipDeschedulerAddonWebhookCheck";
 const SKIP_DEVICES: &str = "harvesterhci.io/skipPCIDevicesControllerAddonWebhookCheck";
 
@@ -109,9 +100,10 @@ fn check_switch(addon: &Value, old: Option<&Value>, lookup: &dyn Lookup) -> Resu
     Ok(())
 }
 
-pub(super) fn admit_delete(addon: &Value, _: &dyn Lookup) -> Result<(), ApiError> {
-    let (namespace, name) = (text(addon, "metadata.namespace"), text(addon, "metadata.name"));
-    if SHIPPED.contains(&(namespace, name)) {
+pub(super) fn admit_delete(object: &Value, _: &dyn Lookup) -> Result<(), ApiError> {
+    let (namespace, name) = (text(object, "metadata.namespace"), text(object, "metadata.name"));
+    // What every server has can be switched off, not removed.
+    if addon::find(namespace, name).is_some() {
         return Err(refuse(HARVESTER, 400, "BadRequest", &format!("{namespace}/{name} addon cannot be deleted")));
     }
     Ok(())

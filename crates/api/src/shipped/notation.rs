@@ -11,6 +11,7 @@
 //!
 //! kind Box boxes namespaced v1,v1beta1! status short=bx
 //!  idle no box is packed           nothing in Croft acts on the kind; said in a warning
+//!  told {"conditions":["Packed"]}  and in the status of new objects, see [`super::told`]
 //!  column Size: integer .spec.size priority=1
 //!  spec*:
 //!   size*: int >=1 <=10 =3
@@ -159,7 +160,7 @@ impl Shapes<'_> {
         for line in lines {
             match line.text.split_once(' ') {
                 Some(("column", rest)) => columns.push(column(line, rest)?),
-                Some(("idle", _)) => {}
+                Some(("idle" | "told", _)) => {}
                 _ => fields.push(*line),
             }
         }

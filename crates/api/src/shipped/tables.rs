@@ -34,6 +34,8 @@ pub(super) struct Header {
     pub(super) plural: &'static str,
     pub(super) has_status: bool,
     pub(super) idle: Option<&'static str>,
+    /// The status of objects that nothing acts on, in the words of [`super::told`].
+    pub(super) told: Option<&'static str>,
 }
 
 /// All kinds of all tables, one table at a time.
@@ -64,12 +66,12 @@ fn scan(text: &'static str) -> Vec<Header> {
                 let mut words = rest.split(' ');
                 let (kind, plural) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
                 let has_status = words.any(|word| word == "status");
-                headers.push(Header { group, kind, plural, has_status, idle: None });
+                headers.push(Header { group, kind, plural, has_status, idle: None, told: None });
             }
             _ => {
-                if let (Some(what), Some(header)) = (line.strip_prefix(" idle "), headers.last_mut()) {
-                    header.idle = Some(what);
-                }
+                let Some(header) = headers.last_mut() else { continue };
+                header.idle = line.strip_prefix(" idle ").or(header.idle);
+                header.told = line.strip_prefix(" told ").or(header.told);
             }
         }
     }
