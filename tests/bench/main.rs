@@ -3,8 +3,8 @@
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
 //! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; kube-apiserver with etcd when `KUBE_APISERVER` is set.
-//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench machines` and `bench guests` measure that
-//! part alone.
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench machines`, `bench guests` and `bench images`
+//! measure that part alone.
 
 mod load;
 mod machines;
@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 
 use report::Report;
 
-const PARTS: [&str; 3] = ["api", "machines", "guests"];
+const PARTS: [&str; 4] = ["api", "machines", "guests", "images"];
 
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +56,9 @@ async fn main() -> Result<()> {
     }
     if wants("guests") {
         machines::measure_guests(size, &mut report).await?;
+    }
+    if wants("images") {
+        machines::measure_images(size, &mut report).await?;
     }
     report.finish();
     Ok(())
