@@ -318,6 +318,11 @@ async fn what_scripts_look_for_is_there_and_stays_as_users_left_it() {
         "/api/v1/namespaces/harvester-system/configmaps/vip",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/harvesterhci.io:cloudprovider",
         "/apis/rbac.authorization.k8s.io/v1/clusterroles/harvesterhci.io:csi-driver",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/harvesterhci.io:edit",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/harvesterhci.io:view",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/harvester-authenticated",
+        "/api/v1/namespaces/harvester-public/secrets/iso-image-template-userdata",
+        "/api/v1/namespaces/harvester-public/secrets/raw-image-template-userdata",
     ] {
         client.get(path).await.expect("an answer").ok().unwrap_or_else(|error| panic!("{path}: {error}"));
     }
@@ -377,4 +382,51 @@ async fn a_start_puts_changed_definitions_right_and_leaves_the_others_alone() {
             assert_eq!(revisions[0] != revisions[1], is_touched, "{name}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn templates_to_begin_with_are_there_and_make_machines() {
+    let (mut server, client) = server().await;
+    let public = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-public";
+    let templates = format!("{public}/virtualmachinetemplates");
+    for name in [
+        "iso-image-base",
+        "raw-image-base",
+        "windows-raw-image-base",
+        "windows-iso-image-base",
+        "windows-iso-small",
+        "windows-iso-medium",
+        "windows-iso-large",
+        "windows-w11-iso",
+    ] {
+        let path = format!("{templates}/{name}-template");
+        eventually(&format!("{name} has a default version"), async || {
+            let template = client.get(&path).await.map_err(|error| error.to_string())?.json();
+            let default = format!("harvester-public/{name}-version");
+            let is_set = template["spec"]["defaultVersionId"] == default && template["status"]["defaultVersion"] == 1;
+            if is_set { Ok(()) } else { Err(template.to_string()) }
+        })
+        .await;
+        let version = format!("{public}/virtualmachinetemplateversions/{name}-version");
+        let version = client.get(&version).await.expect("an answer").ok().expect("a version");
+        let mut machine = version["spec"]["vm"].clone();
+        machine["apiVersion"] = json!("kubevirt.io/v1");
+        machine["kind"] = json!("VirtualMachine");
+        machine["metadata"]["name"] = json!(name);
+        let machines =
+            "/apis/kubevirt.io/v1/namespaces/harvester-public/virtualmachines?dryRun=All&fieldValidation=Strict";
+        let answer = client.post(machines, &machine).await.expect("an answer");
+        assert_eq!(answer.status, 201, "{name}: {}", answer.text());
+    }
+    let list = client.get(&templates).await.expect("an answer").json();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(8));
+
+    // What users make of them outlives a restart.
+    let path = format!("{templates}/raw-image-base-template");
+    let change = json!({"spec": {"description": "ours"}});
+    client.patch(&path, "merge-patch", &change).await.expect("an answer").ok().expect("a change");
+    server.restart().await.expect("the server starts again");
+    let kept = server.client().expect("a client").get(&path).await.expect("an answer").json();
+    assert_eq!(kept["spec"]["description"], "ours");
+    assert_eq!(kept["status"]["latestVersion"], 1);
 }

@@ -9,6 +9,7 @@ mod addons;
 mod definitions;
 mod harvester;
 mod platform;
+mod templates;
 
 use std::sync::Arc;
 
@@ -55,7 +56,9 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     wanted.extend(platform::objects(&server.outside_address()));
     wanted.extend(harvester::objects(&server.outside_address()));
     wanted.extend(addons::objects());
+    wanted.extend(templates::objects());
     ensure(server, wanted).await?;
+    ensure(server, templates::versions()).await?;
     admin_user(server, admin_password).await
 }
 
