@@ -105,12 +105,20 @@ fn restart_as_before(admission: &mut Admission<'_>) {
     set(admission.object, "spec.runStrategy", before);
 }
 
-/// A card keeps the address it gets here, whatever becomes of its instances.
+/// A card keeps the address it gets here, whatever becomes of its instances, and however often its machine is written
+/// by somebody who says nothing about it.
 fn give_addresses(admission: &mut Admission<'_>) {
+    const INTERFACES: &str = "spec.template.spec.domain.devices.interfaces";
     let known: Value = serde_json::from_str(annotation(admission.object, KNOWN_ADDRESSES)).unwrap_or_default();
-    for interface in list_mut(admission.object, "spec.template.spec.domain.devices.interfaces") {
+    let before = admission.old.map(|old| list(old, INTERFACES)).unwrap_or_default();
+    for interface in list_mut(admission.object, INTERFACES) {
         let name = text(interface, "name");
         if !text(interface, "macAddress").is_empty() || known.get(name).is_some() {
+            continue;
+        }
+        let own = before.iter().find(|other| text(other, "name") == name).map(|other| text(other, "macAddress"));
+        if let Some(address) = own.filter(|address| !address.is_empty()) {
+            set(interface, "macAddress", address);
             continue;
         }
         let mut bytes = [0; 6];

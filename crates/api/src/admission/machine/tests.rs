@@ -184,6 +184,11 @@ fn addresses_are_kept_and_not_shared() {
     let known =
         json!({"metadata": {"annotations": {"harvesterhci.io/mac-address": "{\"default\":\"02:00:00:00:00:01\"}"}}});
     assert_eq!(domain(&created(known))["devices"]["interfaces"][0].get("macAddress"), None);
+    // Whoever writes the machine anew without it does not change it.
+    let old = created(json!({}));
+    let anew = merged(machine(), json!({"metadata": {"labels": {"a": "b"}}}));
+    let anew = write(admit, anew, Some(&old), &nothing(), false).unwrap();
+    assert_eq!(domain(&anew)["devices"]["interfaces"], domain(&old)["devices"]["interfaces"]);
 
     let other = merged(vm.clone(), json!({"metadata": {"name": "other"}}));
     let objects = Objects::default().with("kubevirt.io", "virtualmachines", other);
