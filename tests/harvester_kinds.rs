@@ -64,6 +64,8 @@ async fn server() -> (Croft, Client) {
 
 /// What other samples name.
 async fn write_prerequisites(client: &Client) {
+    let mut machine = croft_e2e::machines::empty("vm");
+    machine["spec"]["runStrategy"] = json!("Halted");
     for (path, object) in [
         (
             "/apis/harvesterhci.io/v1beta1/namespaces/default/versions",
@@ -76,6 +78,15 @@ async fn write_prerequisites(client: &Client) {
             "/apis/network.harvesterhci.io/v1beta1/clusternetworks",
             json!({
                 "apiVersion": "network.harvesterhci.io/v1beta1", "kind": "ClusterNetwork", "metadata": {"name": "c"},
+            }),
+        ),
+        (croft_e2e::machines::MACHINES, machine),
+        (
+            "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups",
+            json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "made"},
+                "spec": {"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}},
+                "status": {"readyToUse": true, "conditions": [{"type": "Ready", "status": "True"}]},
             }),
         ),
     ] {
@@ -133,7 +144,18 @@ fn object(row: &Row, schema: &Value) -> Value {
             object["spec"]["publicKey"] = json!(key);
         }
         ("harvesterhci.io", "resourcequotas") => object["metadata"]["name"] = json!("default-resource-quota"),
-        ("harvesterhci.io", "schedulevmbackups") => object["spec"]["cron"] = json!("0 */6 * * *"),
+        ("harvesterhci.io", "virtualmachinebackups") => {
+            object["spec"] = json!({"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}});
+        }
+        ("harvesterhci.io", "virtualmachinerestores") => {
+            object["spec"] = json!({"newVM": true, "target": {"kind": "VirtualMachine", "name": "new"},
+                "virtualMachineBackupName": "made", "virtualMachineBackupNamespace": "default"});
+        }
+        ("harvesterhci.io", "schedulevmbackups") => {
+            object["spec"]["cron"] = json!("0 */6 * * *");
+            object["spec"]["vmbackup"] =
+                json!({"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}});
+        }
         ("harvesterhci.io", "upgrades") => object["spec"] = json!({"version": "a"}),
         ("loadbalancer.harvesterhci.io", "loadbalancers") => {
             object["spec"] = json!({"workloadType": "cluster", "ipam": "dhcp"});

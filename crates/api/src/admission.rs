@@ -5,7 +5,9 @@
 //! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
 
 mod addon;
+mod backup;
 mod cluster_network;
+mod cron;
 mod data_volume;
 mod denial;
 mod image;
@@ -91,7 +93,11 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         }
         ("harvesterhci.io", "addons") => (Some(addon::admit), Some(addon::admit_delete)),
         ("harvesterhci.io", "resourcequotas") => (Some(quota::admit), None),
-        ("harvesterhci.io", "virtualmachinebackups") => (Some(quota::admit_backup), None),
+        ("harvesterhci.io", "virtualmachinebackups") => (Some(backup::admit), Some(backup::admit_delete)),
+        ("harvesterhci.io", "virtualmachinerestores") => {
+            (Some(backup::admit_restore), Some(backup::admit_restore_delete))
+        }
+        ("harvesterhci.io", "schedulevmbackups") => (Some(backup::admit_schedule), None),
         ("snapshot.storage.k8s.io", "volumesnapshots") => (Some(quota::admit_snapshot), None),
         ("harvesterhci.io", "versions") => (Some(release::admit_version), None),
         ("harvesterhci.io", "upgrades") => (Some(release::admit_upgrade), None),
@@ -100,7 +106,9 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("network.harvesterhci.io", "clusternetworks") => {
             (Some(cluster_network::admit), Some(cluster_network::admit_delete))
         }
-        ("network.harvesterhci.io", "vlanconfigs") => (Some(cluster_network::admit_config), None),
+        ("network.harvesterhci.io", "vlanconfigs") => {
+            (Some(cluster_network::admit_config), Some(cluster_network::admit_config_delete))
+        }
         ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
         ("", "namespaces") => (None, Some(release::admit_namespace_delete)),
         ("", "persistentvolumeclaims") => (Some(storage::admit_claim), Some(storage::admit_claim_delete)),

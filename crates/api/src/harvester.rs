@@ -100,6 +100,14 @@ kind! {
     }
 }
 
+kind! {
+    /// How a cluster network reaches the wire on some nodes.
+    VlanConfig, "network.harvesterhci.io", "v1beta1", "vlanconfigs", ClusterResourceScope {}
+}
+
+/// Holds a VlanConfig until its uplink is down.
+pub const VLAN_CONFIG_FINALIZER: &str = "wrangler.cattle.io/harvester-network-manager-vlanconfig-controller";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyPairSpec {

@@ -100,12 +100,14 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
 
 /// Objects that nothing acts on yet say so where their clients look. A status that a client wrote is its own.
 fn tell_if_idle(target: &Target, new: &mut Value, old: Option<&Value>) {
-    if new.get("status").is_some_and(|status| !status.is_null()) {
+    // Go writes a status that nobody has set as an empty one.
+    let is_blank = |status: &Value| status.is_null() || status.as_object().is_some_and(serde_json::Map::is_empty);
+    if new.get("status").is_some_and(|status| !is_blank(status)) {
         return;
     }
     let Some(told) = croft_api::idle_status(target.group(), target.plural(), &clock::now_rfc3339()) else { return };
     // A client that leaves it out does not make it new.
-    let known = old.and_then(|old| old.get("status")).filter(|status| !status.is_null());
+    let known = old.and_then(|old| old.get("status")).filter(|status| !is_blank(status));
     new["status"] = known.cloned().unwrap_or(told);
 }
 

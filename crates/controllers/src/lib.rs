@@ -5,7 +5,7 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`], [`settings`] and [`addons`]. They decide in pure functions from the copies in [`inventory`].
+//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
@@ -29,6 +29,7 @@ mod settings;
 mod templates;
 mod token_secret;
 mod virtual_machine;
+mod vlan_configs;
 mod volume_claims;
 
 use std::sync::Arc;
@@ -67,6 +68,7 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(templates::run(client.clone(), stop.clone()));
     tasks.spawn(settings::run(client.clone(), stop.clone()));
     tasks.spawn(addons::run(client.clone(), stop.clone()));
+    tasks.spawn(vlan_configs::run(client.clone(), stop.clone()));
     start_machines(&client, &stop, &mut tasks);
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;

@@ -1,50 +1,159 @@
-//! NetworkAttachmentDefinitions: labels from their configuration.
+//! NetworkAttachmentDefinitions: what they may say, and labels from what they say.
 
 use croft_meta::{ApiError, FieldPath};
 use serde_json::{Value, json};
 
+use super::cluster_network::is_mtu;
 use super::denial::{Denial, refuse};
 use super::{Admission, Lookup};
-use crate::view::{has, list, map_mut, text};
+use crate::view::{get, has, list, map_mut, text};
 
 const VALIDATOR: &str = "network-validator.harvesterhci.io";
 const GROUP: &str = "network.harvesterhci.io";
+const CLUSTER_NETWORK: &str = "network.harvesterhci.io/clusternetwork";
 
 pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
-    let config = text(admission.object, "spec.config");
-    if config.is_empty() || has(admission.object, "metadata.deletionTimestamp") {
+    if has(admission.object, "metadata.deletionTimestamp") {
         return Ok(());
     }
-    let config: Value = match serde_json::from_str(config) {
-        Ok(config @ Value::Object(_)) => config,
-        _ => return invalid("spec.config", "the config is not a JSON object".to_owned()),
-    };
-    let vlan = config.get("vlan").and_then(Value::as_i64).unwrap_or_default();
-    if !(0..=4094).contains(&vlan) {
-        return invalid("spec.config", format!("VLAN ID must be in the range 0 to 4094, got {vlan}"));
+    let config = read(text(admission.object, "spec.config"))?;
+    let kind = Kind::of(&config)?;
+    // Harvester names the bridge of a cluster network after it; another bridge is one that the host already has.
+    let cluster_network = text(&config, "bridge").strip_suffix("-br").map(str::to_owned);
+    let ready = cluster_network.as_deref().map(|name| is_ready(name, admission)).transpose()?;
+    if let Some(old) = admission.old {
+        check_change(&config, old, admission.lookup)?;
     }
-    let kind = text(&config, "type");
-    let bridge = text(&config, "bridge");
-    if kind == "bridge" && (bridge.is_empty() || bridge.len() > 15 || bridge.contains(['/', ' '])) {
-        return invalid("spec.config", format!("bridge \"{bridge}\" is not the name of a network interface"));
-    }
-    let network_type = match (kind, config.get("vlanTrunk").is_some(), vlan) {
-        ("kube-ovn", _, _) => "OverlayNetwork",
-        (_, true, _) => "L2VlanTrunkNetwork",
-        (_, _, 0) => "UntaggedNetwork",
-        _ => "L2VlanNetwork",
-    };
-    // Harvester names the bridge of a cluster network after it.
-    let cluster_network = bridge.strip_suffix("-br").map(str::to_owned);
     let Some(labels) = map_mut(admission.object, "metadata.labels") else { return Ok(()) };
-    labels.entry(format!("{GROUP}/type")).or_insert_with(|| json!(network_type));
-    if let Some(cluster_network) = cluster_network {
-        labels.entry(format!("{GROUP}/clusternetwork")).or_insert_with(|| json!(cluster_network));
+    labels.entry(format!("{GROUP}/type")).or_insert_with(|| json!(kind.name()));
+    if let (Some(name), Some(ready)) = (cluster_network, ready) {
+        let given = labels.entry(CLUSTER_NETWORK).or_insert_with(|| json!(name)).clone();
+        if given != name {
+            let message = format!("label {CLUSTER_NETWORK} {given} does not match the bridge {name}-br");
+            return invalid("metadata.labels", message);
+        }
+        labels.insert(format!("{GROUP}/ready"), json!(ready.to_string()));
     }
-    if network_type == "L2VlanNetwork" {
+    if let Kind::Vlan(vlan) = kind {
         labels.insert(format!("{GROUP}/vlan-id"), json!(vlan.to_string()));
     }
     Ok(())
+}
+
+fn read(config: &str) -> Result<Value, ApiError> {
+    if config.is_empty() {
+        return invalid("spec.config", "config is empty".to_owned()).map(|()| Value::Null);
+    }
+    match serde_json::from_str(config) {
+        Ok(config @ Value::Object(_)) => Ok(config),
+        _ => invalid("spec.config", "the config is not a JSON object".to_owned()).map(|()| Value::Null),
+    }
+}
+
+/// What the label `type` says.
+enum Kind {
+    Untagged,
+    Vlan(i64),
+    Trunk,
+}
+
+impl Kind {
+    fn of(config: &Value) -> Result<Self, ApiError> {
+        let refusal = |message: String| invalid("spec.config", message).map(|()| Self::Untagged);
+        if text(config, "type") == "kube-ovn" {
+            return refusal("kubeovn is not yet enabled".to_owned());
+        }
+        let bridge = text(config, "bridge");
+        let is_link = !bridge.is_empty() && bridge.len() <= 15 && !bridge.contains(['/', ' ']);
+        if text(config, "type") == "bridge" && !is_link {
+            return refusal(format!("bridge \"{bridge}\" is not the name of a network interface"));
+        }
+        let mtu = config.get("mtu").and_then(Value::as_i64).unwrap_or_default();
+        if !is_mtu(mtu) {
+            return refusal(format!("the MTU {mtu} is out of range [0, 576..9000]"));
+        }
+        let vlan = config.get("vlan").and_then(Value::as_i64).unwrap_or_default();
+        if !is_vlan(vlan) {
+            return refusal(format!("VLAN ID must be in the range 0 to 4094, got {vlan}"));
+        }
+        let Some(trunk) = config.get("vlanTrunk").and_then(Value::as_array) else {
+            return Ok(if vlan == 0 { Self::Untagged } else { Self::Vlan(vlan) });
+        };
+        for range in trunk {
+            let id = |name: &str| range.get(name).and_then(Value::as_i64);
+            let (low, high) = (id("minID").or(id("id")).unwrap_or(-1), id("maxID").or(id("id")).unwrap_or(-1));
+            if !is_vlan(low) || !is_vlan(high) || low > high {
+                return refusal(format!(
+                    "VLAN trunk ranges must be in the range 0 to 4094, the smaller first, got {range}"
+                ));
+            }
+        }
+        Ok(Self::Trunk)
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Untagged => "UntaggedNetwork",
+            Self::Vlan(_) => "L2VlanNetwork",
+            Self::Trunk => "L2VlanTrunkNetwork",
+        }
+    }
+}
+
+fn is_vlan(id: i64) -> bool {
+    (0..=4094).contains(&id)
+}
+
+fn is_ready(cluster_network: &str, admission: &Admission<'_>) -> Result<bool, ApiError> {
+    let Some(network) = admission.lookup.get(GROUP, "clusternetworks", "", cluster_network) else {
+        let message = format!("nad refers to a none-existing cluster network {cluster_network}");
+        return invalid("spec.config", message).map(|()| false);
+    };
+    let is_true = |condition: &Value| text(condition, "type") == "ready" && text(condition, "status") == "True";
+    Ok(list(&network, "status.conditions").iter().any(is_true))
+}
+
+/// Where a network is, is for ever; how, for as long as machines run on it.
+fn check_change(config: &Value, old: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
+    let before: Value = serde_json::from_str(text(old, "spec.config")).unwrap_or_default();
+    if before == *config {
+        return Ok(());
+    }
+    let name = name_of(old);
+    for field in ["type", "bridge"] {
+        let (from, to) = (text(&before, field), text(config, field));
+        if from != to && !from.is_empty() {
+            let what = if field == "bridge" { "bridge name" } else { field };
+            let message = format!("can't update nad {name} because nad {what} can't be changed from {from} to {to}");
+            return Err(refuse(VALIDATOR, 422, "Invalid", &message));
+        }
+    }
+    let running: Vec<String> = instances_on(old, lookup).iter().map(name_of).collect();
+    if running.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "can't update nad {name} because it's still used by VM(s) {} which must be stopped at first",
+        running.join(", ")
+    );
+    Err(refuse(VALIDATOR, 422, "Invalid", &message))
+}
+
+fn name_of(object: &Value) -> String {
+    format!("{}/{}", text(object, "metadata.namespace"), text(object, "metadata.name"))
+}
+
+/// Whether a definition belongs to a cluster network.
+pub(super) fn is_of(definition: &Value, cluster_network: &str) -> bool {
+    let label = get(definition, "metadata.labels").and_then(|labels| labels.get(CLUSTER_NETWORK));
+    label.is_some_and(|label| label == cluster_network)
+}
+
+/// The instances with a card on the network of a definition.
+pub(super) fn instances_on(definition: &Value, lookup: &dyn Lookup) -> Vec<Value> {
+    let mut instances = lookup.list("kubevirt.io", "virtualmachineinstances", "");
+    instances.retain(|instance| uses(instance, list(instance, "spec.networks"), definition));
+    instances
 }
 
 fn invalid(field: &str, message: String) -> Result<(), ApiError> {
@@ -55,79 +164,32 @@ fn invalid(field: &str, message: String) -> Result<(), ApiError> {
 
 /// Not while a machine is plugged into it.
 pub(super) fn admit_delete(network: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
-    let (namespace, name) = (text(network, "metadata.namespace"), text(network, "metadata.name"));
-    let users: Vec<String> = lookup
-        .list("kubevirt.io", "virtualmachines", "")
-        .iter()
-        .filter(|machine| uses(machine, namespace, name))
-        .map(|machine| format!("{}/{}", text(machine, "metadata.namespace"), text(machine, "metadata.name")))
-        .collect();
+    let refusal = |users: &[String], what: &str| {
+        let (name, users) = (name_of(network), users.join(", "));
+        let message = format!("can't delete nad {name} because it's still used by VM(s) {users} which must {what}");
+        Err(refuse(VALIDATOR, 422, "Invalid", &message))
+    };
+    let running: Vec<String> = instances_on(network, lookup).iter().map(name_of).collect();
+    if !running.is_empty() {
+        return refusal(&running, "be stopped at first");
+    }
+    let machines = lookup.list("kubevirt.io", "virtualmachines", "");
+    let is_user = |machine: &&Value| uses(machine, list(machine, "spec.template.spec.networks"), network);
+    let users: Vec<String> = machines.iter().filter(is_user).map(name_of).collect();
     if users.is_empty() {
         return Ok(());
     }
-    let message = format!("can't delete nad {namespace}/{name} because it's still used by VM(s) {}", users.join(", "));
-    Err(refuse(VALIDATOR, 422, "Invalid", &message))
+    refusal(&users, "remove the related networks and interfaces")
 }
 
-fn uses(machine: &Value, namespace: &str, name: &str) -> bool {
-    list(machine, "spec.template.spec.networks").iter().any(|network| {
-        match text(network, "multus.networkName").split_once('/') {
-            Some(parts) => parts == (namespace, name),
-            None => text(machine, "metadata.namespace") == namespace && text(network, "multus.networkName") == name,
-        }
+/// Whether one of an object's networks is this one.
+fn uses(object: &Value, networks: &[Value], definition: &Value) -> bool {
+    let (namespace, name) = (text(definition, "metadata.namespace"), text(definition, "metadata.name"));
+    networks.iter().any(|network| match text(network, "multus.networkName").split_once('/') {
+        Some(parts) => parts == (namespace, name),
+        None => text(object, "metadata.namespace") == namespace && text(network, "multus.networkName") == name,
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{Objects, admitted, nothing, refusal};
-    use super::*;
-
-    fn network(config: &str) -> Value {
-        json!({"metadata": {"name": "n", "namespace": "a"}, "spec": {"config": config}})
-    }
-
-    #[test]
-    fn labels_follow_from_the_configuration() {
-        let cases = [
-            (
-                r#"{"type":"bridge","bridge":"data-br","vlan":7}"#,
-                json!({"type": "L2VlanNetwork", "clusternetwork": "data", "vlan-id": "7"}),
-            ),
-            (r#"{"type":"bridge","bridge":"br0"}"#, json!({"type": "UntaggedNetwork"})),
-            (r#"{"type":"kube-ovn"}"#, json!({"type": "OverlayNetwork"})),
-        ];
-        for (config, expected) in cases {
-            let labels = admitted(admit, network(config))["metadata"]["labels"].clone();
-            let expected: serde_json::Map<String, Value> = expected
-                .as_object()
-                .unwrap()
-                .iter()
-                .map(|(key, value)| (format!("{GROUP}/{key}"), value.clone()))
-                .collect();
-            assert_eq!(labels, Value::Object(expected), "{config}");
-        }
-    }
-
-    #[test]
-    fn configurations_that_cannot_be_are_refused() {
-        for config in
-            ["x", "[]", r#"{"type":"bridge","bridge":"b","vlan":5000}"#, r#"{"type":"bridge","bridge":"../x"}"#]
-        {
-            assert_eq!(refusal(admit, network(config)).code(), 422, "{config}");
-        }
-    }
-
-    #[test]
-    fn a_network_in_use_stays() {
-        let machine = |name: &str| {
-            json!({"metadata": {"name": "m", "namespace": "a"},
-                "spec": {"template": {"spec": {"networks": [{"name": "x", "multus": {"networkName": name}}]}}}})
-        };
-        for (used, is_free) in [("n", false), ("a/n", false), ("b/n", true), ("o", true)] {
-            let objects = Objects::default().with("kubevirt.io", "virtualmachines", machine(used));
-            assert_eq!(admit_delete(&network("{}"), &objects).is_ok(), is_free, "{used}");
-        }
-        assert!(admit_delete(&network("{}"), &nothing()).is_ok());
-    }
-}
+mod tests;
