@@ -3,6 +3,7 @@
 //! The suites marked with [`on_every_server`] also run against the reference server when `KUBE_APISERVER` names
 //! one: a test that the original does not pass is a wrong test.
 
+pub mod flows;
 pub mod machines;
 pub mod outside;
 pub mod registry;
