@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use croft_e2e::flows::{BALANCERS, NADS, POOLS};
 use croft_e2e::machines::{BOOT, becomes, condition, is_gone, is_true};
 use croft_e2e::storage::{deleted, made, patched};
 use croft_testkit::{Authority, Client, Croft, Protocol, StoreKind, eventually, free_port};
@@ -356,4 +357,61 @@ async fn what_is_in_use_is_not_deleted() {
     is_gone(&client, &format!("{machines}/vm")).await;
     deleted(&client, "/api/v1/namespaces/team").await;
     is_gone(&client, "/api/v1/namespaces/team").await;
+}
+
+/// What is written, where, and the refusal.
+fn refusals() -> Vec<(&'static str, Value, &'static str)> {
+    let balancer = |spec: Value| json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "LoadBalancer", "metadata": {"name": "x"}, "spec": spec});
+    let pool = |spec: Value| json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "IPPool", "metadata": {"name": "x"}, "spec": spec});
+    let config = |network: &str, mtu: u32| {
+        json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "VlanConfig", "metadata": {"name": "x"},
+            "spec": {"clusterNetwork": network, "uplink": {"nics": ["ens4"], "linkAttributes": {"mtu": mtu}}}})
+    };
+    let nad = |config: &str| json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": {"name": "x"}, "spec": {"config": config}});
+    let schedule = |cron: &str, failures: u32| {
+        json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "ScheduleVMBackup", "metadata": {"name": "x"},
+            "spec": {"cron": cron, "retain": 4, "maxFailure": failures, "vmbackup": {"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}}}})
+    };
+    let backup = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "x"},
+        "spec": {"type": "backup", "source": {"kind": "VirtualMachine", "name": "nobody"}}});
+    let restore = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineRestore", "metadata": {"name": "x"},
+        "spec": {"newVM": true, "target": {"kind": "VirtualMachine", "name": "new"}, "virtualMachineBackupName": "none", "virtualMachineBackupNamespace": "default"}});
+    let schedules = "/apis/harvesterhci.io/v1beta1/namespaces/default/schedulevmbackups";
+    let configs = "/apis/network.harvesterhci.io/v1beta1/vlanconfigs";
+    vec![
+        (BALANCERS, balancer(json!({"workloadType": "vm"})), "needs to have at least one listener"),
+        (
+            BALANCERS,
+            balancer(json!({"listeners": [{"name": "a", "port": 70000, "protocol": "TCP", "backendPort": 1}]})),
+            "must be in 1..65535",
+        ),
+        (POOLS, pool(json!({"ranges": []})), "range can't be empty"),
+        (
+            POOLS,
+            pool(json!({"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]})),
+            "there are overlaps between range",
+        ),
+        (configs, config("mgmt", 0), "users can't create vlanConfig for mgmt cluster network"),
+        (configs, config("nowhere", 0), "the cluster network \"nowhere\" does not exist"),
+        (configs, config("data", 100), "the MTU 100 is out of range"),
+        (NADS, nad(""), "config is empty"),
+        (NADS, nad(r#"{"type":"bridge","bridge":"none-br"}"#), "nad refers to a none-existing cluster network none"),
+        (NADS, nad(r#"{"type":"kube-ovn"}"#), "kubeovn is not yet enabled"),
+        (schedules, schedule("often", 2), "invalid cron format"),
+        (schedules, schedule("*/10 * * * *", 2), "schedule granularity 10m0s less than 1h0m0s"),
+        (schedules, schedule("0 1 * * *", 4), "max failure should be less than retain"),
+        ("/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups", backup, "\"nobody\" not found"),
+        ("/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores", restore, "\"none\" not found"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn networks_balancers_and_backups_are_checked() {
+    let (_server, client) = server().await;
+    let network = json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "ClusterNetwork", "metadata": {"name": "data"}});
+    made(&client, "/apis/network.harvesterhci.io/v1beta1/clusternetworks", &network).await;
+    for (path, object, message) in refusals() {
+        croft_e2e::flows::refused(&client.post(path, &object).await.expect("an answer"), 422, message);
+        assert_eq!(client.get(&format!("{path}/x")).await.expect("an answer").status, 404, "{path}");
+    }
 }

@@ -13,6 +13,7 @@ mod denial;
 mod image;
 mod instance;
 mod key_pair;
+mod load_balancer;
 mod machine;
 mod migration;
 mod network;
@@ -108,6 +109,10 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         }
         ("network.harvesterhci.io", "vlanconfigs") => {
             (Some(cluster_network::admit_config), Some(cluster_network::admit_config_delete))
+        }
+        ("loadbalancer.harvesterhci.io", "loadbalancers") => (Some(load_balancer::admit), None),
+        ("loadbalancer.harvesterhci.io", "ippools") => {
+            (Some(load_balancer::admit_pool), Some(load_balancer::admit_pool_delete))
         }
         ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
         ("", "namespaces") => (None, Some(release::admit_namespace_delete)),
