@@ -4,6 +4,7 @@ pub mod addon;
 pub mod backup_target;
 mod block_device;
 mod image;
+pub mod maintenance;
 pub mod settings;
 pub mod ssh_key;
 pub mod support_bundle;

@@ -19,6 +19,7 @@ mod kubeconfig;
 mod list_stream;
 mod login;
 mod machine;
+mod node_actions;
 mod preferences;
 mod reply;
 mod resource;

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
+use crate::maintenance::Maintenance;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -69,6 +70,7 @@ impl Inventory {
         machines: &Arc<Machines>,
         scheduler: &Arc<Scheduler>,
         disks: &DiskWatchers,
+        maintenance: &Arc<Maintenance>,
         tasks: &mut Tasks,
     ) {
         let all = || (client.clone(), Arc::clone(machines), Arc::clone(scheduler));
@@ -80,22 +82,27 @@ impl Inventory {
                 told.machine_changed(&change).await;
             }
         }));
-        let (client, machines, scheduler) = all();
+        let ((client, machines, scheduler), also_told) = (all(), Arc::clone(maintenance));
         tasks.spawn(each(client, self.instances.clone(), move |change| {
             let (machines, scheduler) = (Arc::clone(&machines), Arc::clone(&scheduler));
+            let also_told = Arc::clone(&also_told);
             async move {
                 scheduler.instance_changed(&change).await;
                 machines.instance_changed(&change).await;
+                also_told.instance_changed(&change).await;
             }
         }));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, disks)));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, disks)));
-        let (client, _, told) = all();
+        let ((client, _, told), also_told) = (all(), Arc::clone(maintenance));
         tasks.spawn(each(client, self.nodes.clone(), move |change| {
-            let told = Arc::clone(&told);
-            async move { told.node_changed(&change).await }
+            let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));
+            async move {
+                told.node_changed(&change).await;
+                also_told.node_changed(&change).await;
+            }
         }));
         let (client, _, told) = all();
         tasks.spawn(each(client, self.namespaces.clone(), move |change| {

@@ -5,7 +5,9 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`]. What users choose from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from the copies in [`inventory`].
+//! [`volume_claims`] and [`data_catalog`], their nodes [`maintenance`]. What users choose
+//! from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from
+//! the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
@@ -19,6 +21,7 @@ mod discovery;
 mod garbage_collector;
 mod inventory;
 mod key_pairs;
+mod maintenance;
 mod namespace;
 mod objects;
 mod orphaned_pod;
@@ -41,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::data_catalog::DataCatalog;
 use crate::inventory::{DiskWatchers, Inventory};
+use crate::maintenance::Maintenance;
 use crate::objects::Everything;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
@@ -80,12 +84,13 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let (events, told) = Events::channel(client.clone(), "virtualmachine-controller");
     let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
     let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
+    let (maintenance, node_keys) = Maintenance::new(client.clone(), inventory.clone(), events.clone());
     let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events);
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
     catalog.follow(&mut watches);
     let told_of_disks = DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog) };
-    inventory.follow(client, &machines, &scheduler, &told_of_disks, &mut watches);
+    inventory.follow(client, &machines, &scheduler, &told_of_disks, &maintenance, &mut watches);
     watches.spawn(told);
     let stopped = stop.clone();
     tasks.spawn(async move {
@@ -102,5 +107,6 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     tasks.spawn(machines.run(machine_keys, stop.clone()));
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
     tasks.spawn(claims.run(claim_keys, stop.clone()));
+    tasks.spawn(maintenance.run(node_keys, stop.clone()));
     tasks.spawn(catalog.run(catalog_keys, stop.clone()));
 }

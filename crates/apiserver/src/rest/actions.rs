@@ -9,7 +9,7 @@ use croft_meta::ApiError;
 use super::acting::Acting;
 use super::schema::Schema;
 use super::state::Look;
-use super::{claim, image, key_pair, machine};
+use super::{claim, image, key_pair, machine, node_actions};
 use crate::answer::Answer;
 use crate::cache::Cache;
 use crate::call::Call;
@@ -23,6 +23,7 @@ pub(super) fn offered(cache: &Cache, schema: &Schema, id: &str, look: &Look<'_>)
         ("kubevirt.io", "virtualmachines") => machine::offered(cache, id, look),
         ("", "persistentvolumeclaims") => claim::offered(look),
         ("harvesterhci.io", "virtualmachineimages") => image::offered(look),
+        ("", "nodes") => node_actions::offered(look),
         _ => Vec::new(),
     }
 }
@@ -48,6 +49,7 @@ pub(super) async fn act(
         _ if name.is_empty() => on_collection(call, schema, action).await,
         ("kubevirt.io", "virtualmachines") => machine::act(&acting()?, action).await,
         ("", "persistentvolumeclaims") => claim::act(&acting()?, action).await,
+        ("", "nodes") => node_actions::act(&acting()?, action).await,
         _ => Err(not_available(action)),
     }
 }
