@@ -7,6 +7,7 @@
 mod addon;
 mod backup;
 mod cluster_network;
+mod compute;
 mod cron;
 mod data_volume;
 mod denial;
@@ -115,7 +116,7 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
             (Some(load_balancer::admit_pool), Some(load_balancer::admit_pool_delete))
         }
         ("k8s.cni.cncf.io", "network-attachment-definitions") => (Some(network::admit), Some(network::admit_delete)),
-        ("", "namespaces") => (None, Some(release::admit_namespace_delete)),
+        ("", "namespaces") => (Some(compute::admit_namespace), Some(release::admit_namespace_delete)),
         ("", "persistentvolumeclaims") => (Some(storage::admit_claim), Some(storage::admit_claim_delete)),
         ("storage.k8s.io", "storageclasses") => (Some(storage::admit_class), Some(storage::admit_class_delete)),
         _ => (None, None),

@@ -15,6 +15,7 @@ mod amount;
 mod blank;
 pub mod cdi;
 pub mod cni;
+pub mod compute_quota;
 mod custom;
 mod defaults;
 mod go_json;

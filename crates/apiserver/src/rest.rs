@@ -21,6 +21,7 @@ mod login;
 mod machine;
 mod node_actions;
 mod preferences;
+mod quota_actions;
 mod reply;
 mod resource;
 mod schema;

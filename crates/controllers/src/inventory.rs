@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
 use crate::maintenance::Maintenance;
+use crate::quota_usage::QuotaUsage;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -43,6 +44,13 @@ pub(crate) struct Inventory {
 pub(crate) struct DiskWatchers {
     pub(crate) claims: Arc<VolumeClaims>,
     pub(crate) catalog: Arc<DataCatalog>,
+}
+
+/// Those who are told of instances besides machines and the scheduler.
+#[derive(Clone)]
+pub(crate) struct InstanceWatchers {
+    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) usage: Arc<QuotaUsage>,
 }
 
 impl Inventory {
@@ -70,7 +78,7 @@ impl Inventory {
         machines: &Arc<Machines>,
         scheduler: &Arc<Scheduler>,
         disks: &DiskWatchers,
-        maintenance: &Arc<Maintenance>,
+        others: &InstanceWatchers,
         tasks: &mut Tasks,
     ) {
         let all = || (client.clone(), Arc::clone(machines), Arc::clone(scheduler));
@@ -82,21 +90,22 @@ impl Inventory {
                 told.machine_changed(&change).await;
             }
         }));
-        let ((client, machines, scheduler), also_told) = (all(), Arc::clone(maintenance));
+        let ((client, machines, scheduler), others_told) = (all(), others.clone());
         tasks.spawn(each(client, self.instances.clone(), move |change| {
             let (machines, scheduler) = (Arc::clone(&machines), Arc::clone(&scheduler));
-            let also_told = Arc::clone(&also_told);
+            let others = others_told.clone();
             async move {
                 scheduler.instance_changed(&change).await;
                 machines.instance_changed(&change).await;
-                also_told.instance_changed(&change).await;
+                others.maintenance.instance_changed(&change).await;
+                others.usage.instance_changed(&change).await;
             }
         }));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, disks)));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, disks)));
-        let ((client, _, told), also_told) = (all(), Arc::clone(maintenance));
+        let ((client, _, told), also_told) = (all(), Arc::clone(&others.maintenance));
         tasks.spawn(each(client, self.nodes.clone(), move |change| {
             let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));
             async move {

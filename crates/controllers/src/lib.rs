@@ -5,7 +5,7 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`], their nodes [`maintenance`]. What users choose
+//! [`volume_claims`] and [`data_catalog`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
 //! from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from
 //! the copies in [`inventory`].
 //!
@@ -26,6 +26,7 @@ mod namespace;
 mod objects;
 mod orphaned_pod;
 mod patch;
+mod quota_usage;
 mod schedule;
 mod service_account;
 mod settings;
@@ -43,9 +44,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::data_catalog::DataCatalog;
-use crate::inventory::{DiskWatchers, Inventory};
+use crate::inventory::{DiskWatchers, InstanceWatchers, Inventory};
 use crate::maintenance::Maintenance;
 use crate::objects::Everything;
+use crate::quota_usage::QuotaUsage;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -87,10 +89,13 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let (maintenance, node_keys) = Maintenance::new(client.clone(), inventory.clone(), events.clone());
     let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events);
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
+    let (usage, quota_keys) = QuotaUsage::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
     catalog.follow(&mut watches);
+    usage.follow(&mut watches);
     let told_of_disks = DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog) };
-    inventory.follow(client, &machines, &scheduler, &told_of_disks, &maintenance, &mut watches);
+    let told_of_instances = InstanceWatchers { maintenance: Arc::clone(&maintenance), usage: Arc::clone(&usage) };
+    inventory.follow(client, &machines, &scheduler, &told_of_disks, &told_of_instances, &mut watches);
     watches.spawn(told);
     let stopped = stop.clone();
     tasks.spawn(async move {
@@ -108,5 +113,6 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
     tasks.spawn(claims.run(claim_keys, stop.clone()));
     tasks.spawn(maintenance.run(node_keys, stop.clone()));
+    tasks.spawn(usage.run(quota_keys, stop.clone()));
     tasks.spawn(catalog.run(catalog_keys, stop.clone()));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::denial::{Denial, below};
 use super::machine::{add_finalizer, cluster_config};
-use super::{Admission, quantities, spec, typed, uuid};
+use super::{Admission, compute, quantities, spec, typed, uuid};
 use crate::kubevirt::{
     ANNOTATION_PCI_TOPOLOGY_VERSION, INSTANCE_FINALIZER, LABEL_CREATED_BY, LABEL_NODE_NAME, LABEL_SCHEDULABLE,
     VirtualMachineInstance, VirtualMachineInstancePhaseTransitionTimestamp, phase,
@@ -55,6 +55,7 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         check_labels(&mut denial, &FieldPath::new("metadata"), &vmi.metadata);
     }
     denial.finish()?;
+    compute::check_instance(admission.object, admission.lookup)?;
     let written = |part: serde_json::Result<Value>| part.map_err(ApiError::internal);
     set(admission.object, "spec", written(serde_json::to_value(&vmi.spec))?);
     set(admission.object, "status", written(serde_json::to_value(&vmi.status))?);

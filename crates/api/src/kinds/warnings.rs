@@ -9,8 +9,8 @@ pub(crate) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
     match (group, plural) {
         ("", "pods") => |_| idle("pods", "no container is started"),
         ("", "replicationcontrollers") => |_| idle("replication controllers", "no pod is made"),
-        ("", "resourcequotas") => |_| idle("resource quotas", "nothing is limited"),
-        ("", "limitranges") => |_| idle("limit ranges", "nothing is limited"),
+        ("", "resourcequotas") => |_| for_machines("resource quotas"),
+        ("", "limitranges") => |_| for_machines("limit ranges"),
         ("apps", "deployments") => |_| idle("deployments", "no pod is made"),
         ("apps", "replicasets") => |_| idle("replica sets", "no pod is made"),
         ("apps", "statefulsets") => |_| idle("stateful sets", "no pod is made"),
@@ -45,6 +45,10 @@ fn shipped(object: &Value) -> Vec<String> {
 
 fn idle(kinds: &str, consequence: &str) -> Vec<String> {
     vec![format!("Croft stores {kinds} but does not act on them: {consequence}")]
+}
+
+fn for_machines(kinds: &str) -> Vec<String> {
+    vec![format!("Croft applies {kinds} to virtual machines alone: nothing else is limited")]
 }
 
 fn virtual_machine(object: &Value) -> Vec<String> {

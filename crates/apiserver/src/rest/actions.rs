@@ -9,7 +9,7 @@ use croft_meta::ApiError;
 use super::acting::Acting;
 use super::schema::Schema;
 use super::state::Look;
-use super::{claim, image, key_pair, machine, node_actions};
+use super::{claim, image, key_pair, machine, node_actions, quota_actions};
 use crate::answer::Answer;
 use crate::cache::Cache;
 use crate::call::Call;
@@ -19,13 +19,17 @@ pub(super) fn offered(cache: &Cache, schema: &Schema, id: &str, look: &Look<'_>)
     if look.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
-    match (schema.served.group(), schema.served.plural()) {
+    let mut offered = match (schema.served.group(), schema.served.plural()) {
         ("kubevirt.io", "virtualmachines") => machine::offered(cache, id, look),
         ("", "persistentvolumeclaims") => claim::offered(look),
         ("harvesterhci.io", "virtualmachineimages") => image::offered(look),
         ("", "nodes") => node_actions::offered(look),
         _ => Vec::new(),
+    };
+    if quota_actions::is_bounded(schema) {
+        offered.extend(quota_actions::OFFERED);
     }
+    offered
 }
 
 /// What there is about an object below its own path.
@@ -47,6 +51,9 @@ pub(super) async fn act(
     let acting = || Acting::new(call, schema, namespace, name);
     match (schema.served.group(), schema.served.plural()) {
         _ if name.is_empty() => on_collection(call, schema, action).await,
+        _ if quota_actions::is_bounded(schema) && quota_actions::OFFERED.contains(&action) => {
+            quota_actions::act(call, schema, (namespace, name), action).await
+        }
         ("kubevirt.io", "virtualmachines") => machine::act(&acting()?, action).await,
         ("", "persistentvolumeclaims") => claim::act(&acting()?, action).await,
         ("", "nodes") => node_actions::act(&acting()?, action).await,

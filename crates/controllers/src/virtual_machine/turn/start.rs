@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use croft_api::kubevirt::{
-    INSTANCE_FINALIZER, VirtualMachineInstance, VirtualMachineInstanceCondition, condition, vmi_from_vm,
+    INSTANCE_FINALIZER, VirtualMachineInstance, VirtualMachineInstanceCondition, condition, run_strategy, vmi_from_vm,
 };
 use croft_reconcile::failure;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,6 +18,9 @@ use crate::virtual_machine::revisions::revision_name;
 use crate::virtual_machine::run_strategy::RunStrategy;
 use crate::virtual_machine::sizes::Sizes;
 use crate::virtual_machine::view::{status_mut, this_second};
+
+/// Shown to users until they dismiss it.
+const INSUFFICIENT_QUOTA: &str = "harvesterhci.io/insufficient-resource-quota";
 
 impl Turn<'_> {
     pub(super) async fn start(&mut self, strategy: RunStrategy, sizes: &Sizes) -> Result<(), kube::Error> {
@@ -79,6 +82,7 @@ impl Turn<'_> {
         let (settled, kept, created) =
             tokio::join!(settled, self.machines.revisions.keep(&self.machine), instance_api.create(&params, instance));
         let events = &self.machines.events;
+        let mut over_quota = None;
         match created {
             Ok(created) => {
                 let text = "Started the virtual machine by creating the new virtual machine instance";
@@ -90,6 +94,9 @@ impl Turn<'_> {
             Err(error) => {
                 self.machines.expectations.forget(&self.key);
                 let why = failure::message(&error);
+                if is_over_quota(&error) {
+                    over_quota = Some(why.clone());
+                }
                 // One that is there was made a moment ago; the watch will show it.
                 if !failure::is_conflict(&error) && !failure::is_namespace_terminating(&error) {
                     let text = format!("Error creating virtual machine instance: {why}");
@@ -103,6 +110,30 @@ impl Turn<'_> {
         if let Some(settled) = settled? {
             self.took(settled);
         }
+        if let Some(why) = over_quota {
+            Box::pin(self.halt_for_quota(&why)).await?;
+        }
         kept
     }
+
+    /// As in Harvester: a machine for which its namespace has no room does not wait for it, but is halted and told.
+    async fn halt_for_quota(&mut self, why: &str) -> Result<(), kube::Error> {
+        let mut halted = self.machine.clone();
+        let annotations = halted.metadata.annotations.get_or_insert_default();
+        annotations.insert(INSUFFICIENT_QUOTA.to_owned(), why.to_owned());
+        if halted.spec.running.is_some() {
+            halted.spec.running = Some(false);
+        } else {
+            halted.spec.run_strategy = Some(run_strategy::HALTED.to_owned());
+        }
+        self.retry = None;
+        self.patch_machine(halted).await
+    }
+}
+
+/// The words are those of Kubernetes' quotas and limit ranges.
+fn is_over_quota(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let words = ["exceeded quota", "failed quota", "usage per"];
+    status.code == 403 && words.iter().any(|words| status.message.contains(words))
 }
