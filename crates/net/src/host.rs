@@ -2,6 +2,7 @@
 
 mod directory;
 mod plug;
+mod turn;
 mod watch;
 
 use std::collections::HashMap;
@@ -112,6 +113,8 @@ impl Host {
         let names = Names::of(&config.dir);
         sys::open_tap(&format!("{}try", names.free), 1).map_err(NetError::Tap)?;
         let links = Links::connect()?;
+        // Until our subnet shows in the routes, nobody else may look for a free one.
+        let choosing = turn::take().await;
         let own = links.find(&names.bridge).await?.map(|bridge| bridge.index);
         let (taken, uplink) = links.routes4(own).await?;
         let subnet = choose_subnet(&config, &taken)?;
@@ -140,6 +143,7 @@ impl Host {
         };
         let inner = Arc::new(inner);
         inner.restore(true).await?;
+        drop(choosing);
         let watcher = tokio::spawn(watch::run(Arc::clone(&inner))).abort_handle();
         Ok(Host { inner, watcher })
     }

@@ -300,3 +300,22 @@ fn guests_join_a_bridge_of_the_host_and_their_addresses_are_learned() {
         host.remove_all().await.unwrap();
     });
 }
+
+#[test]
+fn hosts_that_start_at_once_choose_different_subnets() {
+    bed(async |bed: Bed| {
+        let start = |name: &str| {
+            let (dir, resolv_conf) = (bed.dir().with_file_name(name), bed.dir().with_file_name("resolv.conf"));
+            Host::start(Config { dir, subnet: None, resolv_conf })
+        };
+        let (a, b, c) = tokio::join!(start("a"), start("b"), start("c"));
+        let hosts = [a.unwrap(), b.unwrap(), c.unwrap()];
+        let mut chosen: Vec<String> = hosts.iter().map(|host| host.subnet().v4.to_string()).collect();
+        chosen.sort();
+        chosen.dedup();
+        assert_eq!(chosen.len(), 3, "{chosen:?}");
+        for host in hosts {
+            host.remove_all().await.unwrap();
+        }
+    });
+}
