@@ -17,6 +17,7 @@ mod device;
 mod durable;
 mod mounts;
 mod pool;
+mod room;
 mod volume;
 
 pub use command::CommandError;
@@ -24,4 +25,5 @@ pub use device::{Controller, Device, DeviceError, DeviceKind, DriveKind, Signatu
 pub use durable::{Staged, copy_sparse, reflink};
 pub use mounts::Mount;
 pub use pool::{Backing, Cloning, Options, Pool, PoolError, Usage, unmount};
+pub use room::room;
 pub use volume::{Volume, VolumeError};

@@ -318,10 +318,8 @@ impl<'a> Live<'a> {
         let claims = vmi.spec.volumes.iter().filter_map(claim_of);
         let attached = claims.filter_map(|claim| storage.attach(namespace, claim).ok()).filter(|one| !one.is_block);
         let paths = attached.map(|attached| attached.path).chain([storage.scratch()]);
-        paths.into_iter().all(|path| match rustix::fs::statvfs(&path) {
-            Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOM_BYTES,
-            Err(_) => true,
-        })
+        // What cannot be asked is tried.
+        paths.into_iter().all(|path| croft_block::room(&path).map_or(true, |bytes| bytes >= ROOM_BYTES))
     }
 
     /// Something was said through [`Running`].
