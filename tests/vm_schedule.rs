@@ -275,6 +275,38 @@ fn bridge_of(server: &Croft) -> String {
     line.split_whitespace().nth(1).expect("a link").to_owned()
 }
 
+/// Wishes that one node cannot grant keep nobody from running, and what is to be done in a drain is kept for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wishes_are_not_demands() {
+    let (_server, client, _) = node().await;
+    let term = |key: &str| {
+        json!({"weight": 100, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"app": key}}}})
+    };
+    let preferred = |term: Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [term]});
+    // Apart from its like, which is on the only node there is, and together with what is nowhere.
+    let affinity = json!({"podAntiAffinity": preferred(term("same")), "podAffinity": preferred(term("nobody"))});
+    for (name, strategy) in
+        [("first", "LiveMigrate"), ("second", "LiveMigrateIfPossible"), ("third", "None"), ("fourth", "External")]
+    {
+        let mut machine = with(name, &json!({"affinity": affinity, "evictionStrategy": strategy}));
+        machine["spec"]["template"]["metadata"] = json!({"labels": {"app": "same"}});
+        create(&client, &machine).await;
+        let instance = running(&client, name).await;
+        assert_eq!(instance["spec"]["evictionStrategy"], strategy, "{instance}");
+        assert_eq!(condition(&instance, "LiveMigratable").map(|it| &it["status"]), Some(&json!("False")), "{instance}");
+    }
+    let wrong = with("wrong", &json!({"evictionStrategy": "Flee"}));
+    let refused = client.post(MACHINES, &wrong).await.expect("an answer");
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("evictionStrategy is set with an unrecognized option: Flee"), "{}", refused.text());
+    // Demanded, the same keeps a machine waiting.
+    let demanded = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        term("same")["podAffinityTerm"].clone()]}});
+    create(&client, &with("fifth", &json!({"affinity": demanded}))).await;
+    waits(&client, "fifth", "anti-affinity").await;
+}
+
 /// What a QEMU may do on this host: nothing but be a machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn machines_are_kept_apart() {

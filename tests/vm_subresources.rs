@@ -143,6 +143,22 @@ async fn a_running_machine_answers() {
     about(&client).await;
 }
 
+/// A disc is put into a drive, which is there from the start: there is no drive that could be plugged in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drive_for_discs_cannot_be_plugged_in() {
+    let (_server, client) = node().await;
+    create(&client, &empty("one")).await;
+    running(&client, "one").await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disc"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block", "resources": {"requests": {"storage": "8Mi"}}}});
+    client.post(CLAIMS, &claim).await.expect("an answer").ok().expect("a claim");
+    let options = json!({"name": "disc", "disk": {"cdrom": {"bus": "sata"}},
+        "volumeSource": {"persistentVolumeClaim": {"claimName": "disc"}}});
+    refused("addvolume", put(&client, VM, "one", "addvolume", &options).await, 400, "'disk' or 'lun'");
+    let machine = client.get(&format!("{MACHINES}/one")).await.expect("an answer").ok().expect("the machine");
+    assert!(machine["spec"]["template"]["spec"]["volumes"].is_null(), "nothing is left of it: {machine}");
+}
+
 /// The machine's four USB ports, each with the greeting of QEMU's end.
 async fn usb(server: &Croft) {
     let path = subresource(VMI, "one", "usbredir");

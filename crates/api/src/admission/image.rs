@@ -150,6 +150,10 @@ fn check_clone(image: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
         return invalid(field, format!("source image {namespace}/{name} not found"));
     };
     let display_name = text(&source, "spec.displayName");
+    if text(parameters, "cryptoOperation").is_empty() {
+        let message = "cryptoOperation is required when image source type is \"clone\": encrypt or decrypt";
+        return invalid("spec.securityParameters.cryptoOperation", message);
+    }
     if text(parameters, "cryptoOperation") == "decrypt" {
         let message = format!("can not re-decrypt, source image {namespace}/{name} ({display_name}) is not encrypted");
         return invalid("", message);

@@ -28,6 +28,11 @@ pub(super) async fn add(call: &Call, kind: Kind) -> Result<(), ApiError> {
     }
     disk["name"] = json!(name);
     let volume = hotpluggable(&name, &source)?;
+    if disk["cdrom"].is_object() {
+        // Discs are put into drives that are there from the start.
+        let why = format!("Disk {name} requires diskDevice of type 'disk' or 'lun' to be hotplugged.");
+        return Err(ApiError::bad_request(why));
+    }
     may_change(call, kind).await?;
     modify(call, kind, part(kind), dry_run, |machine| {
         let spec = vmi_spec(machine, kind);

@@ -60,6 +60,29 @@ fn images_that_cannot_be_made_are_refused() {
 }
 
 #[test]
+fn clones_are_for_encryption_alone() {
+    let source = json!({"metadata": {"name": "src", "namespace": "a"}, "spec": {"displayName": "src"},
+        "status": {"conditions": [{"type": "Imported", "status": "True"}]}});
+    let objects = Objects::default().with("harvesterhci.io", "virtualmachineimages", source);
+    let clone = |operation: &str| {
+        let mut parameters = json!({"sourceImageName": "src", "sourceImageNamespace": "a"});
+        if !operation.is_empty() {
+            parameters["cryptoOperation"] = json!(operation);
+        }
+        image(&json!({"displayName": "x", "sourceType": "clone", "securityParameters": parameters}))
+    };
+    for (operation, message) in [
+        ("", "cryptoOperation is required when image source type is \"clone\""),
+        ("decrypt", "can not re-decrypt, source image a/src (src) is not encrypted"),
+        ("encrypt", "encrypted images are not supported"),
+    ] {
+        let error = write(admit, clone(operation), None, &objects, false).unwrap_err();
+        assert_eq!(error.code(), 422);
+        assert!(error.message().contains(message), "{error}");
+    }
+}
+
+#[test]
 fn names_are_unique_in_a_namespace() {
     let other = json!({"metadata": {"name": "image-2", "namespace": "a"}, "spec": {"displayName": "jammy"}});
     let objects = Objects::default().with("harvesterhci.io", "virtualmachineimages", other);
