@@ -43,7 +43,7 @@ lint: ## Check formatting, lints, layers and house rules
 fmt: ## Format the source
 	$(CARGO) fmt --all
 
-bench: ## Measure against etcd, nginx and QEMU alone, and print the table (ARGS="quick api machines guests images")
+bench: ## Measure against etcd, nginx and QEMU alone, and print the table (ARGS="quick api harvester machines guests images")
 	@scripts/install-packages bench
 	$(CARGO) build --release -p croft -p croft-e2e
 	"$(TARGET)/release/bench" $(ARGS)

@@ -18,6 +18,8 @@ use serde_json::Value;
 use crate::Size;
 use crate::report::{Report, Row, median, mib, ms, percentile, ratio};
 
+pub(crate) use imports::noise;
+
 const PATIENCE: Duration = Duration::from_mins(5);
 /// More than a run ever sees: the times must be taken when things happen.
 const EVENTS: usize = 1 << 16;
@@ -178,7 +180,7 @@ async fn crowd(croft: &Croft, client: &Client, many: usize, report: &mut Report)
     Ok(())
 }
 
-async fn node_is_ready(client: &Client) -> Result<()> {
+pub(crate) async fn node_is_ready(client: &Client) -> Result<()> {
     let ready = eventually_within(PATIENCE, async || {
         let nodes = client.get("/api/v1/nodes").await?.ok()?;
         let conditions = nodes["items"][0]["status"]["conditions"].as_array().cloned().unwrap_or_default();

@@ -3,9 +3,10 @@
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
 //! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; kube-apiserver with etcd when `KUBE_APISERVER` is set.
-//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench machines`, `bench guests` and `bench images`
-//! measure that part alone.
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench harvester`, `bench machines`,
+//! `bench guests` and `bench images` measure that part alone.
 
+mod harvester;
 mod load;
 mod machines;
 mod nginx;
@@ -18,7 +19,7 @@ use anyhow::{Result, bail};
 
 use report::Report;
 
-const PARTS: [&str; 4] = ["api", "machines", "guests", "images"];
+const PARTS: [&str; 5] = ["api", "harvester", "machines", "guests", "images"];
 
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,9 @@ async fn main() -> Result<()> {
         speed::measure(size, &mut report).await?;
         scale::measure(size, &mut report).await?;
         watchers::measure(size, &mut report).await?;
+    }
+    if wants("harvester") {
+        harvester::measure(size, &mut report).await?;
     }
     if wants("machines") {
         machines::measure(size, &mut report).await?;

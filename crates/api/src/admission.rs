@@ -41,6 +41,12 @@ pub trait Lookup {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
     /// With an empty namespace: all namespaces.
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+
+    /// Those whose JSON has this text somewhere, and maybe others: to look through many for a few.
+    fn mentioning(&self, group: &str, plural: &str, namespace: &str, text: &str) -> Vec<Value> {
+        let _ = text;
+        self.list(group, plural, namespace)
+    }
 }
 
 /// One write on its way in.

@@ -52,9 +52,8 @@ pub(super) async fn measure(size: Size, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A disk in qcow2 with so much in it that does not compress, in four times the room.
-async fn image(mib: usize, dir: &Path) -> Result<Vec<u8>> {
-    let (raw, qcow2) = (dir.join("source.raw"), dir.join("source.qcow2"));
+/// So much that does not compress.
+pub(crate) fn noise(mib: usize) -> Vec<u8> {
     let mut word = 0x9e37_79b9_7f4a_7c15_u64;
     let mut data = Vec::with_capacity(mib << 20);
     while data.len() < mib << 20 {
@@ -63,7 +62,13 @@ async fn image(mib: usize, dir: &Path) -> Result<Vec<u8>> {
         word ^= word << 17;
         data.extend_from_slice(&word.to_le_bytes());
     }
-    std::fs::write(&raw, data)?;
+    data
+}
+
+/// A disk in qcow2 with so much in it that does not compress, in four times the room.
+async fn image(mib: usize, dir: &Path) -> Result<Vec<u8>> {
+    let (raw, qcow2) = (dir.join("source.raw"), dir.join("source.qcow2"));
+    std::fs::write(&raw, noise(mib))?;
     std::fs::File::options().write(true).open(&raw)?.set_len(u64::try_from(mib)? << 22)?;
     run(Command::new("qemu-img").args(["convert", "-O", "qcow2"]).arg(&raw).arg(&qcow2)).await?;
     let image = std::fs::read(&qcow2)?;

@@ -45,6 +45,12 @@ impl Lookup for Cached<'_> {
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
         self.0.collection(&key(group, plural)).list(namespace).iter().map(|object| object.json()).collect()
     }
+
+    fn mentioning(&self, group: &str, plural: &str, namespace: &str, text: &str) -> Vec<Value> {
+        let finder = memchr::memmem::Finder::new(text);
+        let objects = self.0.collection(&key(group, plural)).list(namespace);
+        objects.iter().filter(|object| finder.find(&object.bytes).is_some()).map(|object| object.json()).collect()
+    }
 }
 
 fn key(group: &str, plural: &str) -> String {

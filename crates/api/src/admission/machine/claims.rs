@@ -124,13 +124,9 @@ fn used_claims(denial: &mut Denial, admission: &Admission<'_>) {
     if claims.is_empty() {
         return;
     }
-    let others: Vec<Value> = admission
-        .lookup
-        .list("kubevirt.io", "virtualmachines", namespace)
-        .into_iter()
-        .filter(|other| text(other, "metadata.name") != name)
-        .collect();
     for claim in claims {
+        let others = admission.lookup.mentioning("kubevirt.io", "virtualmachines", namespace, &format!("\"{claim}\""));
+        let mut others = others.iter().filter(|other| text(other, "metadata.name") != name);
         let object = admission.lookup.get("", "persistentvolumeclaims", namespace, claim);
         let is_golden = object
             .as_ref()
@@ -143,7 +139,7 @@ fn used_claims(denial: &mut Denial, admission: &Admission<'_>) {
         let is_shared = object.as_ref().is_some_and(|claim| {
             strings(claim, "spec.accessModes").iter().any(|mode| matches!(*mode, "ReadWriteMany" | "ReadOnlyMany"))
         }) && is_shareable(admission.object, claim);
-        let is_taken = others.iter().any(|other| claim_names(other).any(|used| used == claim));
+        let is_taken = others.any(|other| claim_names(other).any(|used| used == claim));
         if is_taken && !is_shared {
             let message =
                 format!("PVC {namespace}/{claim} is already used by other VM, please use a shareable RWX volume.");
