@@ -160,7 +160,7 @@ mod tests {
         let source = json!({"kind": "PersistentVolumeClaim", "name": "old"});
         let cloned = json!({"dataSource": source, "dataSourceRef": source});
         let debian = || Ok(Content::Image("77".to_owned()));
-        let cases = [
+        let cases = vec![
             (claim("2Gi", &none, &none), class(&none), Ok(Content::Zeroes)),
             (claim("2Gi", &none, &none), by_class("vmi-77"), debian()),
             (claim("2Gi", &none, &none), by_class("public-debian"), debian()),

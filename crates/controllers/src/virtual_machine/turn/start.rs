@@ -48,7 +48,7 @@ impl Turn<'_> {
                 return self.settle_metadata(strategy).await;
             }
         };
-        self.create(strategy, &instance).await
+        Box::pin(self.create(strategy, &instance)).await
     }
 
     fn prepared(&self, mut instance: VirtualMachineInstance) -> VirtualMachineInstance {
