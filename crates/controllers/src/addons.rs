@@ -1,49 +1,28 @@
 //! Addons: each says what enabling it has switched on in Croft, or why nothing has.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::addon::{self, AddonStatus, Effect, state};
 use croft_api::harvester::{Addon, set_condition};
-use croft_reconcile::{Cache, Error, Key, Keys, Loop, Source, Tasks, failure};
-use futures::StreamExt;
+use croft_reconcile::{Cache, Error, Key, failure};
 use jiff::Timestamp;
 use kube::api::Patch;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use crate::patch;
+use crate::{one_kind, patch};
 
 pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let (keys, received) = Keys::channel();
-    let cache: Cache<Addon> = Cache::default();
-    let mut tasks = Tasks::default();
-    let (followed, source) = (cache.clone(), client.clone());
-    tasks.spawn(async move {
-        let mut changes = std::pin::pin!(followed.follow(source, Source::of::<Addon>()));
-        while let Some(change) = changes.next().await {
-            keys.send(change.key, Duration::ZERO).await;
-        }
-    });
-    let shared = Arc::new(client);
-    let reconcile = |key: Key| {
-        let (client, cache) = (Arc::clone(&shared), cache.clone());
-        async move { tell(&client, &cache, &key).await }
-    };
-    let work = Loop { name: "addon", workers: 1, stop };
-    tokio::select! {
-        () = work.run(received, cache.synced(), reconcile) => {}
-        () = async { loop { tasks.watch_over().await } } => {}
-    }
+    one_kind::run("addon", client, stop, |_| Some(Duration::ZERO), tell).await;
 }
 
-async fn tell(client: &Client, cache: &Cache<Addon>, key: &Key) -> Result<(), Error> {
-    let Some(old) = cache.get(key).filter(|addon| addon.metadata.deletion_timestamp.is_none()) else { return Ok(()) };
+async fn tell(client: Client, cache: Cache<Addon>, key: Key) -> Result<(), Error> {
+    let Some(old) = cache.get(&key).filter(|addon| addon.metadata.deletion_timestamp.is_none()) else { return Ok(()) };
     let effect = addon::effect(&key.namespace, &key.name);
     let mut new = (*old).clone();
     new.status = told(&old, effect, Timestamp::now());
     let Some(change) = patch::guarded(&*old, &new) else { return Ok(()) };
-    let api: Api<Addon> = Api::namespaced(client.clone(), &key.namespace);
+    let api: Api<Addon> = Api::namespaced(client, &key.namespace);
     let written = api.patch_status(&key.name, &patch::as_harvester(), &Patch::Merge(&change)).await;
     if let Some(written) = failure::absent_is_none(written)? {
         cache.wrote(written);

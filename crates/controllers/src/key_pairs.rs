@@ -1,46 +1,25 @@
 //! Public keys: each gets its fingerprint, and a word on whether it is one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::ssh_key::PublicKey;
 use croft_api::harvester::{KeyPair, set_condition};
-use croft_reconcile::{Cache, Error, Key, Keys, Loop, Source, Tasks, failure};
-use futures::StreamExt;
+use croft_reconcile::{Cache, Error, Key, failure};
 use jiff::Timestamp;
 use kube::api::Patch;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use crate::patch;
+use crate::{one_kind, patch};
 
 pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let (keys, received) = Keys::channel();
-    let cache: Cache<KeyPair> = Cache::default();
-    let mut tasks = Tasks::default();
-    let (followed, source) = (cache.clone(), client.clone());
-    tasks.spawn(async move {
-        let mut changes = std::pin::pin!(followed.follow(source, Source::of::<KeyPair>()));
-        while let Some(change) = changes.next().await {
-            keys.send(change.key, Duration::ZERO).await;
-        }
-    });
-    let shared = Arc::new(client);
-    let reconcile = |key: Key| {
-        let (client, cache) = (Arc::clone(&shared), cache.clone());
-        async move { tell(&client, &cache, &key).await }
-    };
-    let work = Loop { name: "key pair", workers: 1, stop };
-    tokio::select! {
-        () = work.run(received, cache.synced(), reconcile) => {}
-        () = async { loop { tasks.watch_over().await } } => {}
-    }
+    one_kind::run("key pair", client, stop, |_| Some(Duration::ZERO), tell).await;
 }
 
-async fn tell(client: &Client, cache: &Cache<KeyPair>, key: &Key) -> Result<(), Error> {
-    let Some(old) = cache.get(key).filter(|pair| pair.metadata.deletion_timestamp.is_none()) else { return Ok(()) };
+async fn tell(client: Client, cache: Cache<KeyPair>, key: Key) -> Result<(), Error> {
+    let Some(old) = cache.get(&key).filter(|pair| pair.metadata.deletion_timestamp.is_none()) else { return Ok(()) };
     let Some(change) = patch::guarded(&*old, &told(&old, Timestamp::now())) else { return Ok(()) };
-    let api: Api<KeyPair> = Api::namespaced(client.clone(), &key.namespace);
+    let api: Api<KeyPair> = Api::namespaced(client, &key.namespace);
     let written = api.patch(&key.name, &patch::as_harvester(), &Patch::Merge(&change)).await;
     if let Some(written) = failure::absent_is_none(written)? {
         cache.wrote(written);

@@ -24,6 +24,7 @@ mod key_pairs;
 mod maintenance;
 mod namespace;
 mod objects;
+mod one_kind;
 mod orphaned_pod;
 mod patch;
 mod quota_usage;

@@ -1,14 +1,12 @@
 //! Settings: what became of them, and the keys of the backup target, which are moved into a Secret.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::backup_target::{self, BackupTarget};
 use croft_api::harvester::settings::{State, state_of};
 use croft_api::harvester::{Setting, set_condition};
-use croft_reconcile::{Cache, Error, Key, Keys, Loop, Source, Tasks, failure};
-use futures::StreamExt;
+use croft_reconcile::{Cache, Error, Key, failure};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -16,38 +14,19 @@ use kube::api::{DeleteParams, ObjectMeta, Patch};
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use crate::patch;
+use crate::{one_kind, patch};
 
 pub(crate) async fn run(client: Client, stop: CancellationToken) {
-    let (keys, received) = Keys::channel();
-    let cache: Cache<Setting> = Cache::default();
-    let mut tasks = Tasks::default();
-    let (followed, source) = (cache.clone(), client.clone());
-    tasks.spawn(async move {
-        let mut changes = std::pin::pin!(followed.follow(source, Source::of::<Setting>()));
-        while let Some(change) = changes.next().await {
-            keys.send(change.key, Duration::ZERO).await;
-        }
-    });
-    let shared = Arc::new(client);
-    let reconcile = |key: Key| {
-        let (client, cache) = (Arc::clone(&shared), cache.clone());
-        async move { apply(&client, &cache, &key).await }
-    };
-    let work = Loop { name: "setting", workers: 1, stop };
-    tokio::select! {
-        () = work.run(received, cache.synced(), reconcile) => {}
-        () = async { loop { tasks.watch_over().await } } => {}
-    }
+    one_kind::run("setting", client, stop, |_| Some(Duration::ZERO), apply).await;
 }
 
-async fn apply(client: &Client, cache: &Cache<Setting>, key: &Key) -> Result<(), Error> {
-    let Some(old) = cache.get(key) else { return Ok(()) };
+async fn apply(client: Client, cache: Cache<Setting>, key: Key) -> Result<(), Error> {
+    let Some(old) = cache.get(&key) else { return Ok(()) };
     if key.name == backup_target::SETTING {
-        keep_keys(client, &old).await?;
+        keep_keys(&client, &old).await?;
     }
     let Some(change) = patch::guarded(&*old, &told(&old, &key.name, Timestamp::now())) else { return Ok(()) };
-    let api: Api<Setting> = Api::all(client.clone());
+    let api: Api<Setting> = Api::all(client);
     let written = api.patch(&key.name, &patch::as_harvester(), &Patch::Merge(&change)).await;
     if let Some(written) = failure::absent_is_none(written)? {
         cache.wrote(written);

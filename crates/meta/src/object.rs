@@ -2,7 +2,7 @@
 //!
 //! Absent and mistyped fields read as empty: the API server checks types before it stores.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::gvk::Gvk;
 
@@ -92,3 +92,22 @@ pub fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
 
 /// The five-letter suffix alphabet of `generateName`: no vowels, nothing that reads like another letter.
 pub const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The list at a JSON pointer, made if it is not there. What is in its way (null, most likely) goes.
+pub fn list_mut<'a>(object: &'a mut Value, pointer: &str) -> &'a mut Vec<Value> {
+    let mut place = object;
+    for part in pointer.split('/').skip(1) {
+        if !place.is_object() {
+            *place = json!({});
+        }
+        place = &mut place[part];
+    }
+    if !place.is_array() {
+        *place = json!([]);
+    }
+    match place {
+        Value::Array(list) => list,
+        // Made an array in the lines above.
+        _ => unreachable!(),
+    }
+}

@@ -47,8 +47,8 @@ pub(super) async fn add(call: &Call, kind: Kind) -> Result<(), ApiError> {
                 return Err(kind.conflict(&call.info.name, why));
             }
         }
-        list_mut(spec, VOLUMES).push(volume.clone());
-        list_mut(spec, DISKS).push(disk.clone());
+        object::list_mut(spec, VOLUMES).push(volume.clone());
+        object::list_mut(spec, DISKS).push(disk.clone());
         Ok(())
     })
     .await
@@ -72,7 +72,7 @@ pub(super) async fn remove(call: &Call, kind: Kind) -> Result<(), ApiError> {
             return Err(kind.conflict(&call.info.name, why));
         }
         for path in [VOLUMES, DISKS] {
-            list_mut(spec, path).retain(|entry| entry["name"] != volume_name.as_str());
+            object::list_mut(spec, path).retain(|entry| entry["name"] != volume_name.as_str());
         }
         Ok(())
     })
@@ -149,25 +149,6 @@ fn list<'a>(spec: &'a Value, pointer: &str) -> &'a [Value] {
     spec.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The list, made if it is not there. What is in its way (null, most likely) goes.
-fn list_mut<'a>(spec: &'a mut Value, pointer: &str) -> &'a mut Vec<Value> {
-    let mut place = spec;
-    for part in pointer.split('/').skip(1) {
-        if !place.is_object() {
-            *place = json!({});
-        }
-        place = &mut place[part];
-    }
-    if !place.is_array() {
-        *place = json!([]);
-    }
-    match place {
-        Value::Array(list) => list,
-        // Made an array in the lines above.
-        _ => unreachable!(),
-    }
-}
-
 fn claim_name(volume: &Value) -> &str {
     match text(volume, "/dataVolume/name") {
         "" => text(volume, "/persistentVolumeClaim/claimName"),
@@ -200,9 +181,9 @@ mod tests {
     #[test]
     fn lists_are_made_where_there_are_none() {
         let mut spec = json!({"domain": {"devices": {"disks": null}}});
-        list_mut(&mut spec, DISKS).push(json!(1));
-        list_mut(&mut spec, VOLUMES).push(json!(2));
-        list_mut(&mut spec, VOLUMES).push(json!(3));
+        object::list_mut(&mut spec, DISKS).push(json!(1));
+        object::list_mut(&mut spec, VOLUMES).push(json!(2));
+        object::list_mut(&mut spec, VOLUMES).push(json!(3));
         assert_eq!(spec, json!({"domain": {"devices": {"disks": [1]}}, "volumes": [2, 3]}));
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn insert(acting: &Acting<'_>) -> Result<(), ApiError> {
             if claims::volumes(machine).iter().any(|volume| volume["name"] == drive) {
                 return Err(acting.conflict(&format!("there is a medium in the drive {drive} already; eject it first")));
             }
-            claims::list(machine, "/spec/template/spec/volumes").push(volume.clone());
+            object::list_mut(machine, "/spec/template/spec/volumes").push(volume.clone());
             let mut list = Claims::of(machine)?;
             list.0.push(entry.clone());
             list.write(machine);
@@ -94,7 +94,7 @@ pub(super) async fn eject(acting: &Acting<'_>, machine: &Value) -> Result<(), Ap
             if medium(acting, machine, drive)? != claim {
                 return Err(acting.conflict(&format!("the medium in the drive {drive} was changed meanwhile")));
             }
-            claims::list(machine, "/spec/template/spec/volumes").retain(|volume| volume["name"] != drive);
+            object::list_mut(machine, "/spec/template/spec/volumes").retain(|volume| volume["name"] != drive);
             let mut list = Claims::of(machine)?;
             list.0.retain(|entry| object::name(entry) != claim);
             list.write(machine);

@@ -77,22 +77,3 @@ pub(super) fn of_volume(volume: &Value) -> Option<&str> {
 pub(super) fn is_hotpluggable(volume: &Value) -> bool {
     ["persistentVolumeClaim", "dataVolume"].iter().any(|source| volume[*source]["hotpluggable"] == true)
 }
-
-/// A list of the machine, made if it is not there. What is in its way (null, most likely) goes.
-pub(super) fn list<'a>(machine: &'a mut Value, pointer: &str) -> &'a mut Vec<Value> {
-    let mut place = machine;
-    for part in pointer.split('/').skip(1) {
-        if !place.is_object() {
-            *place = json!({});
-        }
-        place = &mut place[part];
-    }
-    if !place.is_array() {
-        *place = json!([]);
-    }
-    match place {
-        Value::Array(list) => list,
-        // Made an array in the lines above.
-        _ => unreachable!(),
-    }
-}

@@ -111,7 +111,7 @@ fn remove(object: &mut Value, field: &str) {
 fn copy_disks(acting: &Acting<'_>, machine: &mut Value, target: &str) -> Result<(), ApiError> {
     let mut list = Claims::default();
     let mut kept = Vec::new();
-    for mut volume in std::mem::take(claims::list(machine, "/spec/template/spec/volumes")) {
+    for mut volume in std::mem::take(object::list_mut(machine, "/spec/template/spec/volumes")) {
         if !volume["memoryDump"].is_null() {
             continue;
         }
@@ -134,7 +134,7 @@ fn copy_disks(acting: &Acting<'_>, machine: &mut Value, target: &str) -> Result<
         }
         kept.push(volume);
     }
-    *claims::list(machine, "/spec/template/spec/volumes") = kept;
+    *object::list_mut(machine, "/spec/template/spec/volumes") = kept;
     list.write(machine);
     Ok(())
 }

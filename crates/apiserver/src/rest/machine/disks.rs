@@ -42,8 +42,8 @@ pub(super) async fn add(acting: &Acting<'_>) -> Result<(), ApiError> {
                     return refuse(format!("Unable to add volume source [{claim_name}] because it already exists"));
                 }
             }
-            claims::list(machine, "/spec/template/spec/volumes").push(volume.clone());
-            claims::list(machine, "/spec/template/spec/domain/devices/disks").push(device.clone());
+            object::list_mut(machine, "/spec/template/spec/volumes").push(volume.clone());
+            object::list_mut(machine, "/spec/template/spec/domain/devices/disks").push(device.clone());
             let mut list = Claims::of(machine)?;
             if list.position(claim_name).is_none() {
                 list.0.push(claims::as_template(&claim, claim_name));
@@ -90,7 +90,7 @@ pub(super) async fn remove(acting: &Acting<'_>) -> Result<(), ApiError> {
             }
             let claim = claims::of_volume(volume).map(str::to_owned);
             for path in ["/spec/template/spec/volumes", "/spec/template/spec/domain/devices/disks"] {
-                claims::list(machine, path).retain(|entry| entry["name"] != disk);
+                object::list_mut(machine, path).retain(|entry| entry["name"] != disk);
             }
             let mut list = Claims::of(machine)?;
             list.0.retain(|entry| claim.as_deref() != Some(object::name(entry)));

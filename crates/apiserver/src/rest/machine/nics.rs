@@ -1,12 +1,12 @@
 //! Plugging network cards in and out. Croft does so while the guest runs, without moving it.
 
-use croft_meta::ApiError;
+use croft_meta::{ApiError, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::acting::{Acting, name, required};
 use super::super::reply::invalid;
-use super::{VMI, claims};
+use super::VMI;
 use crate::answer::{self, Answer};
 
 const ATTACHMENTS: (&str, &str) = ("k8s.cni.cncf.io", "network-attachment-definitions");
@@ -36,8 +36,8 @@ pub(super) async fn add(acting: &Acting<'_>) -> Result<(), ApiError> {
             if interfaces(machine).iter().any(|there| there["name"] == interface) {
                 return Err(acting.conflict(&format!("interface {interface} already exists")));
             }
-            claims::list(machine, INTERFACES).push(card.clone());
-            claims::list(machine, "/spec/template/spec/networks").push(cable.clone());
+            object::list_mut(machine, INTERFACES).push(card.clone());
+            object::list_mut(machine, "/spec/template/spec/networks").push(cable.clone());
             Ok(())
         })
         .await
@@ -80,7 +80,7 @@ pub(super) async fn remove(acting: &Acting<'_>) -> Result<(), ApiError> {
             if !unpluggable(machine).contains(&interface) {
                 return Err(acting.conflict(&format!("interface {interface} is not hot-unpluggable")));
             }
-            for there in claims::list(machine, INTERFACES) {
+            for there in object::list_mut(machine, INTERFACES) {
                 if there["name"] == interface {
                     there["state"] = json!("absent");
                 }

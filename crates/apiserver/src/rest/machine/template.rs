@@ -142,7 +142,7 @@ const OWN: [&str; 4] = [
 fn exports(acting: &Acting<'_>, source: &mut Value, template: &str, version: &str) -> Result<Vec<Export>, ApiError> {
     let mut exports = Vec::new();
     let mut list = Claims::default();
-    for (index, volume) in claims::list(source, "/spec/template/spec/volumes").iter_mut().enumerate() {
+    for (index, volume) in object::list_mut(source, "/spec/template/spec/volumes").iter_mut().enumerate() {
         let Some(claim_name) = claims::of_volume(volume).map(str::to_owned) else { continue };
         let claim = claims::find(acting, &claim_name)?;
         let image = format!("templateversion-{version}-image-{index}");
