@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use croft_e2e::flows::{BALANCERS, NADS, POOLS};
 use croft_e2e::machines::{BOOT, becomes, condition, is_gone, is_true};
 use croft_e2e::storage::{deleted, made, patched};
-use croft_testkit::{Authority, Client, Croft, Protocol, StoreKind, eventually, free_port};
+use croft_testkit::{Authority, Call, Client, Croft, Protocol, StoreKind, eventually, free_port};
+use http::Method;
 use serde_json::{Value, json};
 
 const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
@@ -357,6 +358,48 @@ async fn what_is_in_use_is_not_deleted() {
     is_gone(&client, &format!("{machines}/vm")).await;
     deleted(&client, "/api/v1/namespaces/team").await;
     is_gone(&client, "/api/v1/namespaces/team").await;
+}
+
+/// Croft can read every disk; whoever has it make a copy must be able to read the original.
+#[tokio::test]
+async fn what_one_may_not_read_is_not_copied_for_one() {
+    let (_server, client) = server().await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}});
+    made(&client, "/api/v1/namespaces", &namespace).await;
+    let admin = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "jane"},
+        "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"}});
+    made(&client, "/apis/rbac.authorization.k8s.io/v1/namespaces/team/rolebindings", &admin).await;
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    made(&client, "/api/v1/namespaces/default/persistentvolumeclaims", &claim).await;
+
+    let source = json!({"pvc": {"namespace": "default", "name": "disk"}});
+    let export = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage", "metadata": {"name": "x"},
+        "spec": {"displayName": "x", "sourceType": "export-from-volume", "pvcNamespace": "default", "pvcName": "disk"}});
+    let volume = json!({"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": {"name": "x"},
+        "spec": {"source": source, "storage": {"resources": {"requests": {"storage": "1Gi"}}}}});
+    let mut annotated = claim;
+    annotated["metadata"]["annotations"] = json!({"harvesterhci.io/imageId": "default/secret"});
+    for (path, object, expected) in [
+        ("/apis/harvesterhci.io/v1beta1/namespaces/team/virtualmachineimages", &export, "no permission to get the pvc"),
+        (
+            "/apis/cdi.kubevirt.io/v1beta1/namespaces/team/datavolumes",
+            &volume,
+            "insufficient permissions in clone source",
+        ),
+        (
+            "/api/v1/namespaces/team/persistentvolumeclaims",
+            &annotated,
+            "jane is not allowed to access image default/secret",
+        ),
+    ] {
+        let call = Call::new(Method::POST, path).header("impersonate-user", "jane").json(object);
+        let answer = client.send(call).await.expect("an answer");
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        assert!(answer.text().contains(expected), "{}", answer.text());
+        made(&client, path, object).await;
+    }
 }
 
 /// What is written, where, and the refusal.

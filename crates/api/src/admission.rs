@@ -4,6 +4,7 @@
 //! an object and of its `status`; and [`crate::Behaviour::admit_delete`] before a deletion. Other objects are seen
 //! through [`Lookup`] alone. Refusals have the texts, codes and causes of the webhooks they stand for.
 
+mod access;
 mod addon;
 mod backup;
 mod cluster_network;
@@ -47,6 +48,9 @@ pub trait Lookup {
         let _ = text;
         self.list(group, plural, namespace)
     }
+
+    /// What roles say of whoever makes the request; a subresource follows the plural after a slash.
+    fn caller_may(&self, verb: &str, group: &str, plural: &str, namespace: &str, name: &str) -> bool;
 }
 
 /// One write on its way in.
@@ -63,6 +67,13 @@ pub struct Admission<'a> {
     pub lookup: &'a dyn Lookup,
     pub now: jiff::Timestamp,
     pub random: &'a mut dyn FnMut(&mut [u8]),
+}
+
+impl Admission<'_> {
+    /// Croft's own parts do what was admitted before.
+    fn caller_may(&self, verb: &str, group: &str, plural: &str, namespace: &str, name: &str) -> bool {
+        self.is_internal || self.lookup.caller_may(verb, group, plural, namespace, name)
+    }
 }
 
 impl std::fmt::Debug for Admission<'_> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::denial::{Denial, refuse};
 use super::machine::{HARVESTER, claim_names};
-use super::{Admission, Lookup, quantities, typed};
+use super::{Admission, Lookup, access, quantities, typed};
 use crate::cdi::{DataVolume, DataVolumeSource, DataVolumeSpec};
 use crate::kubevirt::VirtualMachineSpec;
 use crate::view::{get, has, list, text};
@@ -27,6 +27,7 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         Some(_) => {}
         None => {
             check(&mut denial, &FieldPath::new("spec"), &volume.spec);
+            access::clone_source(&mut denial, &FieldPath::new("spec.source"), &volume.spec, admission);
             size(&mut denial, &volume.spec);
             name(&mut denial, admission);
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::denial::{Denial, refuse};
 use super::machine::HARVESTER;
 use super::storage::is_imported;
-use super::{Admission, Lookup};
+use super::{Admission, Lookup, access};
 use crate::harvester::{images_of_version, source_type};
 use crate::view::{default, default_text, get, has, map_mut, set, text};
 
@@ -45,7 +45,7 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     }
     check_display_name(image, admission.lookup)?;
     check_url(image)?;
-    check_claim(image, admission.lookup)?;
+    check_claim(image, admission)?;
     check_clone(image, admission.lookup)?;
     let class = annotation(image, CLASS);
     if !class.is_empty() && admission.lookup.get("storage.k8s.io", "storageclasses", "", class).is_none() {
@@ -109,7 +109,7 @@ fn check_url(image: &Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_claim(image: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
+fn check_claim(image: &Value, admission: &Admission<'_>) -> Result<(), ApiError> {
     if text(image, "spec.sourceType") != source_type::EXPORT_FROM_VOLUME {
         return Ok(());
     }
@@ -121,7 +121,11 @@ fn check_claim(image: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
         }
     }
     let (namespace, name) = (text(image, "spec.pvcNamespace"), text(image, "spec.pvcName"));
-    if lookup.get("", "persistentvolumeclaims", namespace, name).is_none() {
+    // First, so that nobody learns what claims others have.
+    let mut denial = Denial::by(HARVESTER);
+    access::claim(&mut denial, &FieldPath::new("spec.pvcName"), (namespace, name), admission);
+    denial.finish()?;
+    if admission.lookup.get("", "persistentvolumeclaims", namespace, name).is_none() {
         let why = format!("persistentvolumeclaims \"{name}\" not found");
         return invalid("", format!("failed to get pvc {name}/{namespace}, error: {why}"));
     }

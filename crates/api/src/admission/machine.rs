@@ -237,6 +237,7 @@ fn check_as_kubevirt(
     spec::check(&mut denial, &FieldPath::new(at), &template.spec);
     check_strategy(&mut denial, &expanded);
     super::data_volume::check_templates(&mut denial, &vm.spec, old.map(|old| &old.spec), namespace);
+    super::access::templates(&mut denial, &vm.spec, old.map(|old| &old.spec), admission);
     denial.finish()
 }
 

@@ -5,10 +5,11 @@ use serde_json::Value;
 
 use super::denial::{Denial, refuse};
 use super::machine::{HARVESTER, claim_names};
-use super::{Admission, Lookup};
+use super::{Admission, Lookup, access};
 use crate::harvester::settings;
 use crate::view::{get, has, list, text};
 
+const IMAGE: &str = "harvesterhci.io/imageId";
 const GOLDEN: &str = "harvesterhci.io/goldenImage";
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 const RESERVED: &str = "harvesterhci.io/is-reserved-storageclass";
@@ -29,10 +30,12 @@ fn invalid(field: &str, message: impl Into<String>) -> Result<(), ApiError> {
 pub(super) fn image_of_class(class: &str, lookup: &dyn Lookup) -> Option<String> {
     let class = lookup.get("storage.k8s.io", "storageclasses", "", class)?;
     let backing = get(&class, "parameters")?.get("backingImage")?.as_str()?.to_owned();
-    let uid = backing.strip_prefix("vmi-")?;
     lookup.list("harvesterhci.io", "virtualmachineimages", "").into_iter().find_map(|image| {
-        let is_it = text(&image, "metadata.uid") == uid;
-        is_it.then(|| format!("{}/{}", text(&image, "metadata.namespace"), text(&image, "metadata.name")))
+        let (namespace, name) = (text(&image, "metadata.namespace"), text(&image, "metadata.name"));
+        // By its uid, or as older releases called it.
+        let is_it = backing.strip_prefix("vmi-") == Some(text(&image, "metadata.uid"))
+            || backing.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('-')) == Some(name);
+        is_it.then(|| format!("{namespace}/{name}"))
     })
 }
 
@@ -47,7 +50,12 @@ pub(super) fn admit_claim(admission: &mut Admission<'_>) -> Result<(), ApiError>
             let message = format!("can not create volume with the reserved storage class {class}");
             return invalid("spec.storageClassName", message);
         }
-        return Ok(());
+        let mut denial = Denial::by(HARVESTER);
+        let of_class = image_of_class(class, admission.lookup).unwrap_or_default();
+        access::image(&mut denial, &FieldPath::new("spec.storageClassName"), &of_class, admission);
+        let annotations = FieldPath::new("metadata.annotations");
+        access::image(&mut denial, &annotations, annotation(claim, IMAGE), admission);
+        return denial.finish();
     };
     let (before, after) = (annotation(old, GOLDEN), annotation(claim, GOLDEN));
     if !before.is_empty() && before != after {

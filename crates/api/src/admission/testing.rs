@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::{Admission, Admit, Lookup};
 
-/// Objects in memory.
+/// Objects in memory, and what the caller may not do.
 #[derive(Debug, Default)]
-pub(super) struct Objects(Vec<(String, String, Value)>);
+pub(super) struct Objects(Vec<(String, String, Value)>, Vec<String>);
 
 pub(super) fn nothing() -> Objects {
     Objects::default()
@@ -16,6 +16,12 @@ pub(super) fn nothing() -> Objects {
 impl Objects {
     pub(super) fn with(mut self, group: &str, plural: &str, object: Value) -> Self {
         self.0.push((group.to_owned(), plural.to_owned(), object));
+        self
+    }
+
+    /// To objects of the namespace.
+    pub(super) fn forbid(mut self, verb: &str, plural: &str, namespace: &str) -> Self {
+        self.1.push(format!("{verb} {plural} {namespace}"));
         self
     }
 }
@@ -31,6 +37,10 @@ impl Lookup for Objects {
         };
         let kind = self.0.iter().filter(|(own, of, _)| own == group && of == plural);
         kind.map(|(_, _, object)| object.clone()).filter(is_wanted).collect()
+    }
+
+    fn caller_may(&self, verb: &str, _: &str, plural: &str, namespace: &str, _: &str) -> bool {
+        !self.1.contains(&format!("{verb} {plural} {namespace}"))
     }
 }
 

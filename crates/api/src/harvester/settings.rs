@@ -212,6 +212,10 @@ mod tests {
         fn list(&self, _: &str, _: &str, _: &str) -> Vec<Value> {
             Vec::new()
         }
+
+        fn caller_may(&self, _: &str, _: &str, _: &str, _: &str, _: &str) -> bool {
+            true
+        }
     }
 
     #[test]

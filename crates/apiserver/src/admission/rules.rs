@@ -1,11 +1,14 @@
 //! The rules of a kind's own row, which see other objects through the cache.
 
+use std::sync::Arc;
+
 use croft_api::{Admission, Lookup};
 use croft_meta::ApiError;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::cache::Cache;
+use crate::auth::Attributes;
+use crate::cache::Collection;
 use crate::call::{self, Call, Target};
 
 pub(super) fn admit(call: &Call, target: &Target, object: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
@@ -17,7 +20,7 @@ pub(super) fn admit(call: &Call, target: &Target, object: &mut Value, old: Optio
         subresource: &target.subresource,
         is_internal: call.is_internal,
         user: &call.user.name,
-        lookup: &Cached(&call.server.cache),
+        lookup: &Seen(call),
         now: Timestamp::now(),
         random: &mut |bytes| no_random = no_random.or(getrandom::fill(bytes).err()),
     };
@@ -29,30 +32,38 @@ pub(super) fn admit(call: &Call, target: &Target, object: &mut Value, old: Optio
 pub(super) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
     match target.served.resource.behaviour.admit_delete {
         // Croft's own parts delete what follows from a deletion that was admitted.
-        Some(admit) if !call.is_internal => admit(object, &Cached(&call.server.cache)),
+        Some(admit) if !call.is_internal => admit(object, &Seen(call)),
         _ => Ok(()),
     }
 }
 
-/// Objects as the cache has them, in the version that they are stored in.
-struct Cached<'a>(&'a Cache);
+/// Objects as the cache has them, in the version that they are stored in; and what the caller may do to them.
+struct Seen<'a>(&'a Call);
 
-impl Lookup for Cached<'_> {
+impl Seen<'_> {
+    fn collection(&self, group: &str, plural: &str) -> Arc<Collection> {
+        self.0.server.cache.collection(&format!("{}/{plural}", if group.is_empty() { "core" } else { group }))
+    }
+}
+
+impl Lookup for Seen<'_> {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        Some(self.0.collection(&key(group, plural)).get(&call::id(namespace, name))?.json())
+        Some(self.collection(group, plural).get(&call::id(namespace, name))?.json())
     }
 
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value> {
-        self.0.collection(&key(group, plural)).list(namespace).iter().map(|object| object.json()).collect()
+        self.collection(group, plural).list(namespace).iter().map(|object| object.json()).collect()
     }
 
     fn mentioning(&self, group: &str, plural: &str, namespace: &str, text: &str) -> Vec<Value> {
         let finder = memchr::memmem::Finder::new(text);
-        let objects = self.0.collection(&key(group, plural)).list(namespace);
+        let objects = self.collection(group, plural).list(namespace);
         objects.iter().filter(|object| finder.find(&object.bytes).is_some()).map(|object| object.json()).collect()
     }
-}
 
-fn key(group: &str, plural: &str) -> String {
-    format!("{}/{plural}", if group.is_empty() { "core" } else { group })
+    fn caller_may(&self, verb: &str, group: &str, plural: &str, namespace: &str, name: &str) -> bool {
+        let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
+        let wanted = Attributes { is_resource: true, verb, group, resource, subresource, name, namespace, path: "" };
+        self.0.server.auth.authorize(&self.0.user, &wanted).is_ok()
+    }
 }

@@ -6,7 +6,7 @@ use croft_meta::{ApiError, FieldPath, Quantity};
 use serde_json::Value;
 
 use super::super::denial::Denial;
-use super::super::{Admission, storage};
+use super::super::{Admission, access, storage};
 use super::{HARVESTER, annotation, claim_names};
 use crate::kubevirt::{Disk, VirtualMachine};
 use crate::view::{get, strings, text};
@@ -68,9 +68,14 @@ fn at_annotation() -> FieldPath {
     FieldPath::new(format!("metadata.annotations.{TEMPLATES}"))
 }
 
-/// The class is there, and is that of the image.
+/// The class is there, and is that of the image, which the user may read.
 fn entry_exists(denial: &mut Denial, entry: &Value, admission: &Admission<'_>) {
     let class = text(entry, "spec.storageClassName");
+    let image = get(entry, "metadata.annotations").and_then(|map| map.get(IMAGE)).and_then(Value::as_str);
+    let expected = storage::image_of_class(class, admission.lookup);
+    if let Some(image) = expected.as_deref().or(image) {
+        access::image(denial, &at_annotation(), image, admission);
+    }
     if class.is_empty() {
         return;
     }
@@ -78,8 +83,7 @@ fn entry_exists(denial: &mut Denial, entry: &Value, admission: &Admission<'_>) {
         denial.invalid(&at_annotation(), format!("storage class {class} does not exist"));
         return;
     }
-    let image = get(entry, "metadata.annotations").and_then(|map| map.get(IMAGE)).and_then(Value::as_str);
-    let (Some(image), Some(expected)) = (image, storage::image_of_class(class, admission.lookup)) else { return };
+    let (Some(image), Some(expected)) = (image, expected) else { return };
     if image != expected {
         let message = format!(
             "imageId \"{image}\" in volume template does not match backing image of storage class \"{class}\" \
