@@ -79,6 +79,7 @@ etcd-certfile: /cert
 etcd-keyfile: /key
 etcd-username: root
 etcd-password-file: /pw
+kubeconfig-link: /etc/there.yaml
 admin-password-file: /admin
 no-node: true
 node-name: n1
@@ -96,6 +97,7 @@ log-format: json
         assert_eq!(options.tls_san, ["croft.example"]);
         assert_eq!(options.store, Some(StoreKind::Etcd));
         assert_eq!(options.log_format, Some(LogFormat::Json));
+        assert_eq!(options.kubeconfig_link.as_deref(), Some(Path::new("/etc/there.yaml")));
         assert_eq!(options.etcd_password_file.as_deref(), Some(Path::new("/pw")));
     }
 
