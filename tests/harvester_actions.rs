@@ -14,7 +14,7 @@ use croft_e2e::web::Web;
 use croft_testkit::{Answer, Call, Client, Croft, StoreKind, eventually};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const VMS: &str = "/v1/harvester/kubevirt.io.virtualmachines/default";
 const NETWORKS: &str = "/apis/k8s.cni.cncf.io/v1/namespaces/default/network-attachment-definitions";
@@ -460,6 +460,34 @@ async fn waiting(client: &Client, name: &str) -> Value {
     becomes(client, &path, "initialized", BOOT, |image| is_true(image, "Initialized")).await
 }
 
+/// Whoever sends a large file hears why it is not taken, whether they wait to be asked for it or not.
+async fn refused_before_it_came(server: &Croft) {
+    const PIECE: [u8; 65536] = [7; 65536];
+    let path = format!("{UPLOADS}/form?action=upload");
+    for asks_first in [true, false] {
+        for _ in 0..8 {
+            let (expect, pieces) = if asks_first { ("Expect: 100-continue\r\n", 0) } else { ("", 512) };
+            let size = 512 * PIECE.len();
+            let head = format!("POST {path} HTTP/1.1\r\nHost: croft\r\nContent-Length: {size}\r\n{expect}\r\n");
+            let stream = server.connect(Some(&server.admin), &["http/1.1"]).await.expect("a connection");
+            let (mut answer, mut sending) = tokio::io::split(stream);
+            sending.write_all(head.as_bytes()).await.expect("sent");
+            let file = async {
+                // The server may cut off what it does not want, once it has answered.
+                for _ in 0..pieces {
+                    if sending.write_all(&PIECE).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            let mut line = [0; 12];
+            let (read, ()) = tokio::join!(answer.read_exact(&mut line), file);
+            read.expect("an answer");
+            assert_eq!(String::from_utf8_lossy(&line), "HTTP/1.1 409", "asks first: {asks_first}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn uploads_are_whole_or_not_at_all() {
     let (server, client) = node().await;
@@ -480,6 +508,7 @@ async fn uploads_are_whole_or_not_at_all() {
     let copy = imported(&client, "form").await;
     assert_eq!(std::fs::read(image_file(&server, &copy)).expect("the image"), data);
     assert_eq!(client.send(call).await.expect("an answer").status, 409, "once is enough");
+    refused_before_it_came(&server).await;
 
     let shown = client.get(&format!("{UPLOADS}/form")).await.expect("an answer").json();
     let link = shown["links"]["download"].as_str().expect("a link").strip_prefix(&server.url).expect("of this server");

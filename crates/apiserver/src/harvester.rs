@@ -85,7 +85,7 @@ impl Image {
             },
         };
         let file = file_of(&call.headers, body, Form::RawOrField("chunk")).await?;
-        let request = node_proxy::request(Method::POST, &format!("{}{size}", self.agent_path()), file)?;
+        let request = node_proxy::upload(&format!("{}{size}", self.agent_path()), file)?;
         call.server.call_node(&any_node(&call.server)?, request, Patience::AsLongAsItTakes).await
     }
 

@@ -6,12 +6,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use croft_meta::{ApiError, Chain};
 use croft_pki::node::{NodeClient, server_name};
-use futures::{StreamExt, TryStreamExt};
-use http::header::{CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use http::header::{CONNECTION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::response::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
@@ -23,6 +24,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -178,6 +180,25 @@ impl Agent {
 /// A request to an agent; `path` may have a query.
 pub(crate) fn request(method: Method, path: &str, body: Body) -> Result<Request<Body>, ApiError> {
     Request::builder().method(method).uri(path).body(body).map_err(ApiError::internal)
+}
+
+/// A request that brings an agent a user's file. Nothing of it is sent before the agent asks for it: an agent that
+/// refuses closes the connection, and whoever still writes into that may never read why.
+pub(crate) fn upload(path: &str, file: Body) -> Result<Request<Body>, ApiError> {
+    let wanted = Arc::new(Notify::new());
+    let asks = Arc::clone(&wanted);
+    let held = async move {
+        wanted.notified().await;
+        file.into_data_stream().map_ok(Frame::data)
+    };
+    let mut request = request(Method::POST, path, StreamBody::new(held.flatten_stream()).boxed_unsync())?;
+    request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
+    hyper::ext::on_informational(&mut request, move |answer| {
+        if answer.status() == StatusCode::CONTINUE {
+            asks.notify_one();
+        }
+    });
+    Ok(request)
 }
 
 /// An agent's answer as our own: what was about the connection to it stays behind.

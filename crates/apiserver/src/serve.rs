@@ -113,14 +113,7 @@ async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpSt
     let stop = server.stopping();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (server, caller) = (Arc::clone(&server), caller.clone());
-        let is_stream = request.version() == http::Version::HTTP_2;
-        let request = request.map(|body| {
-            if is_stream {
-                Unread::new(body).map_err(Into::into).boxed_unsync()
-            } else {
-                body.map_err(Into::into).boxed_unsync()
-            }
-        });
+        let request = Unread::of(request).map(|body| body.map_err(Into::into).boxed_unsync());
         async move { Ok::<_, std::convert::Infallible>(pipeline::handle(server, request, caller).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());

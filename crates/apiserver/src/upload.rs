@@ -141,7 +141,7 @@ pub(crate) async fn claim(server: &Arc<ApiServer>, parts: &Parts, body: Body, fo
     let node = node_of(server, &claim)?;
     let file = file_of(&parts.headers, body, form).await?;
     let path = format!("/v1/claims/{}/{}", target.namespace, target.name);
-    let request = node_proxy::request(Method::POST, &path, file)?;
+    let request = node_proxy::upload(&path, file)?;
     server.call_node(&node, request, Patience::AsLongAsItTakes).await
 }
 

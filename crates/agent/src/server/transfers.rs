@@ -1,18 +1,26 @@
 //! Files of users: into images and claims, and out of images. As long as they move, they may take their time.
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
+use bytes::Bytes;
 use croft_meta::Chain;
-use futures::TryStreamExt;
+use futures::{Stream, StreamExt, TryStreamExt};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyDataStream, BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 
 use super::answer::{self, Body, BoxError, Failure};
 use super::route::{Subject, Transfer};
 use crate::data_import::DataImports;
 use crate::image::{Images, TransferError};
+
+/// For the sender of a file to notice that it was refused.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can be filled and read, once the node's pool is open.
 #[derive(Debug, Default)]
@@ -36,14 +44,14 @@ pub(super) async fn run(
     let Subject { namespace, name } = subject;
     match transfer {
         Transfer::IntoImage { size } => {
-            let body = body.into_data_stream();
-            images.upload_image(namespace, name, size, body).await.map_err(|error| refused(&error))?;
-            Ok(answer::empty())
+            let mut file = Upload::of(body);
+            let taken = images.upload_image(namespace, name, size, &mut file).await;
+            file.answered(taken)
         }
         Transfer::IntoClaim => {
-            let body = body.into_data_stream();
-            imports.upload_claim(namespace, name, None, body).await.map_err(|error| refused(&error))?;
-            Ok(answer::empty())
+            let mut file = Upload::of(body);
+            let taken = imports.upload_claim(namespace, name, None, &mut file).await;
+            file.answered(taken)
         }
         Transfer::FromImage => {
             let (file_name, chunks) = images.download_image(namespace, name).await.map_err(|error| refused(&error))?;
@@ -54,6 +62,37 @@ pub(super) async fn run(
             headers.insert(CONTENT_DISPOSITION, attachment(&file_name));
             Ok(response)
         }
+    }
+}
+
+/// A user's file on its way in. Its sender waits to be asked for it, so that a refusal comes before the file; but a file
+/// that is refused half-way is read on for a while: to close the connection would lose the answer with it.
+struct Upload {
+    chunks: BodyDataStream<Incoming>,
+    is_begun: bool,
+}
+
+impl Upload {
+    fn of(body: Incoming) -> Self {
+        Self { chunks: body.into_data_stream(), is_begun: false }
+    }
+
+    fn answered<T>(self, taken: Result<T, TransferError>) -> Result<Response<Body>, Failure> {
+        let Err(error) = taken else { return Ok(answer::empty()) };
+        if self.is_begun {
+            let rest = self.chunks.take_while(|chunk| ready(chunk.is_ok())).for_each(|_| ready(()));
+            tokio::spawn(tokio::time::timeout(PATIENCE, rest));
+        }
+        Err(refused(&error))
+    }
+}
+
+impl Stream for Upload {
+    type Item = Result<Bytes, hyper::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.is_begun = true;
+        self.chunks.poll_next_unpin(cx)
     }
 }
 
