@@ -31,7 +31,8 @@ test: ## Run every check and every test
 	@scripts/python-venv "$(TARGET)/venv"
 	$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory guest
-	$(CARGO) build
+	# Server and tests at once: built apart, they would have other features of the same libraries, and each its own copy.
+	$(CARGO) build --workspace --all-targets
 	@scripts/cargo-test
 
 lint: ## Check formatting, lints, layers and house rules

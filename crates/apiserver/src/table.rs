@@ -3,6 +3,7 @@
 //! A [`Printer`] is made once per request or watch, since the JSONPaths of custom columns are parsed there.
 
 pub(crate) mod jsonpath;
+mod sparse;
 
 use croft_api::Column;
 use croft_meta::{ApiError, time};
@@ -10,6 +11,7 @@ use serde_json::{Number, Value, json};
 
 use crate::catalog::Served;
 use jsonpath::JsonPath;
+use sparse::Wanted;
 
 const NAME_DESCRIPTION: &str = "The name of the object, unique in its namespace among objects of its kind. It cannot be \
                                 changed. See https://kubernetes.io/docs/concepts/overview/working-with-objects/names";
@@ -40,18 +42,25 @@ impl Include {
 
 /// The columns of one resource, ready to fill.
 #[derive(Debug)]
-pub(crate) struct Printer<'a> {
-    served: &'a Served,
+pub(crate) struct Printer {
+    served: Served,
     /// For custom resources: one per column after the name. A path that cannot be parsed shows nothing.
     custom: Vec<(String, Option<JsonPath>)>,
+    /// What all its columns look at.
+    wanted: Wanted,
 }
 
-impl<'a> Printer<'a> {
-    pub(crate) fn new(served: &'a Served) -> Self {
+impl Printer {
+    pub(crate) fn new(served: &Served) -> Self {
         let parse = |column: &Column| (column.ty.clone(), JsonPath::parse(&column.json_path).ok());
         let custom =
             if served.resource.is_custom { custom_columns(served).iter().map(parse).collect() } else { Vec::new() };
-        Self { served, custom }
+        let mut wanted = if served.resource.is_custom { Wanted::nothing() } else { Wanted::All };
+        wanted.add(["metadata", "name"].into_iter());
+        for path in custom.iter().filter_map(|(_, path)| path.as_ref()) {
+            wanted.add(path.trunk());
+        }
+        Self { served: served.clone(), custom, wanted }
     }
 
     /// `columnDefinitions`.
@@ -61,7 +70,7 @@ impl<'a> Printer<'a> {
         }
         let name =
             json!({"name": "Name", "type": "string", "format": "name", "description": NAME_DESCRIPTION, "priority": 0});
-        std::iter::once(name).chain(custom_columns(self.served).iter().map(definition)).collect()
+        std::iter::once(name).chain(custom_columns(&self.served).iter().map(definition)).collect()
     }
 
     /// One of `rows`. `version` is that of `meta.k8s.io`.
@@ -74,7 +83,12 @@ impl<'a> Printer<'a> {
         members([("cells", Value::Array(self.cells(object, now_seconds))), ("object", attached)])
     }
 
-    fn cells(&self, object: &Value, now_seconds: i64) -> Vec<Value> {
+    /// The cells of an object in JSON, which is read only as far as they need it.
+    pub(crate) fn cells_of(&self, json: &[u8], now_seconds: i64) -> Vec<Value> {
+        self.cells(&self.wanted.read(json), now_seconds)
+    }
+
+    pub(crate) fn cells(&self, object: &Value, now_seconds: i64) -> Vec<Value> {
         if !self.served.resource.is_custom {
             return (self.served.resource.behaviour.cells)(object, now_seconds);
         }

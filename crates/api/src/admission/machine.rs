@@ -43,12 +43,14 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         // The schema says so.
         return Ok(());
     }
+    let chosen = affinity::chosen_addresses(admission);
     change_as_harvester(admission)?;
     change_as_kubevirt(admission)?;
     let Some(vm) = typed::read::<VirtualMachine>(admission.object, VALIDATOR)? else { return Ok(()) };
     let old = admission.old.map(|old| typed::read::<VirtualMachine>(old, VALIDATOR)).transpose()?.flatten();
     check_as_kubevirt(&vm, old.as_ref(), admission)?;
-    check_as_harvester(&vm, old.as_ref(), admission)
+    check_as_harvester(&vm, old.as_ref(), admission)?;
+    affinity::check_addresses(&chosen, admission)
 }
 
 /// Controllers write metadata all the time; nothing here could come out differently.
@@ -274,8 +276,7 @@ fn check_as_harvester(
     overcommit::check(&mut denial, admission.object);
     maintenance(&mut denial, admission);
     busy::check(&mut denial, admission);
-    denial.finish()?;
-    affinity::check_addresses(vm, admission)
+    denial.finish()
 }
 
 /// A strategy that was wrong before may stay so.

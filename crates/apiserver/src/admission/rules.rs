@@ -61,6 +61,27 @@ impl Lookup for Seen<'_> {
         objects.iter().filter(|object| finder.find(&object.bytes).is_some()).map(|object| object.json()).collect()
     }
 
+    fn with_field(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: &str,
+        field: &str,
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Vec<Value> {
+        let key = format!("\"{field}\":\"");
+        let finder = memchr::memmem::Finder::new(&key);
+        let has_it = |json: &[u8]| {
+            finder.find_iter(json).any(|at| {
+                let text = &json[at + key.len()..];
+                let text = &text[..memchr::memchr(b'"', text).unwrap_or(text.len())];
+                std::str::from_utf8(text).is_ok_and(is_wanted)
+            })
+        };
+        let objects = self.collection(group, plural).list(namespace);
+        objects.iter().filter(|object| has_it(&object.bytes)).map(|object| object.json()).collect()
+    }
+
     fn caller_may(&self, verb: &str, group: &str, plural: &str, namespace: &str, name: &str) -> bool {
         let (resource, subresource) = plural.split_once('/').unwrap_or((plural, ""));
         let wanted = Attributes { is_resource: true, verb, group, resource, subresource, name, namespace, path: "" };

@@ -23,8 +23,6 @@ use crate::verbs::list;
 use crate::verbs::selection::Selection;
 use crate::write::in_version;
 
-/// Longer lists come without the printed columns, which cost more than all the rest.
-const MAX_WITH_COLUMNS: usize = 1_000;
 const PROJECT_LABEL: &str = "field.cattle.io/projectId";
 
 /// What is listed, and where the client is in it.
@@ -47,8 +45,7 @@ pub(super) async fn list(call: &Call, root: &str, schema: &Schema, namespace: &s
         [scope] if choice.is_everything() => page(call, &schema.target(scope, ""), &options).await?,
         _ => choose(call, schema, &scopes, &options, &choice).await?,
     };
-    let mut dresser = Dresser::new(call, root, schema);
-    dresser.with_columns = found.objects.len() <= MAX_WITH_COLUMNS;
+    let dresser = Dresser::new(call, root, schema);
     let start = start(call, schema, &found)?;
     let accepts_gzip = accepts_gzip(&call.headers);
     Ok(ListStream::new(start, dresser, found.objects).into_answer(accepts_gzip))

@@ -17,7 +17,7 @@ use crate::call::{Call, Target, id};
 use crate::clock;
 use crate::encoding::Head;
 use crate::server::ApiServer;
-use crate::table::{Include, Printer};
+use crate::table::Printer;
 use crate::user::UserInfo;
 use crate::write::{in_version, is_served_as_stored, storage_gvk};
 
@@ -48,7 +48,7 @@ pub(super) struct Dresser {
     rights: HashMap<String, Rights>,
     /// The stored bytes can be used as they are.
     is_plain: bool,
-    pub(super) with_columns: bool,
+    printer: Printer,
     pub(super) with_managed_fields: bool,
 }
 
@@ -69,7 +69,7 @@ impl Dresser {
             ),
             rights: HashMap::new(),
             is_plain: is_served_as_stored(&target) && !has_reserved,
-            with_columns: true,
+            printer: Printer::new(&schema.served),
             with_managed_fields: !excluded("metadata.managedFields"),
             server: Arc::clone(&call.server),
             user: call.user.clone(),
@@ -80,7 +80,7 @@ impl Dresser {
 
     /// Appends the object, dressed.
     pub(super) fn write(&mut self, stored: &Object, out: &mut Vec<u8>) {
-        if !self.is_plain || self.with_columns || !self.write_spliced(stored, out) {
+        if !self.is_plain || !self.write_spliced(stored, out) {
             let dressed = self.value(in_version(stored, &self.target));
             // Memory takes any value.
             let _ = serde_json::to_writer(out, &dressed);
@@ -97,7 +97,11 @@ impl Dresser {
         self.splice_extra(rights, stored.namespace(), stored.name(), &look, out);
         out.extend_from_slice(head);
         out.extend_from_slice(METADATA);
-        out.extend_from_slice(b"\"relationships\":[],\"state\":");
+        out.extend_from_slice(b"\"relationships\":[],\"fields\":");
+        let cells = self.printer.cells_of(&stored.bytes, clock::now_seconds());
+        // Memory takes any value.
+        let _ = serde_json::to_writer(&mut *out, &cells);
+        out.extend_from_slice(b",\"state\":");
         look.state().write(out);
         out.push(b',');
         match look.metadata.managed_fields.filter(|_| !self.with_managed_fields) {
@@ -149,13 +153,11 @@ impl Dresser {
         let look = Look::of(text.as_bytes());
         let (namespace, name) = (object::namespace(&value).to_owned(), object::name(&value).to_owned());
         let extra = self.extra(&namespace, &name, &look);
-        let cells = self.with_columns.then(|| self.cells(&value));
+        let cells = self.printer.cells(&value, clock::now_seconds());
         let metadata = object::metadata_mut(&mut value);
         metadata.insert("state".to_owned(), look.state().to_json());
         metadata.insert("relationships".to_owned(), json!([]));
-        if let Some(cells) = cells {
-            metadata.insert("fields".to_owned(), cells);
-        }
+        metadata.insert("fields".to_owned(), cells.into());
         if !self.with_managed_fields {
             metadata.remove("managedFields");
         }
@@ -173,11 +175,6 @@ impl Dresser {
             .collect();
         dressed.extend(extra.into_iter().map(|(name, value)| (name.to_owned(), value)));
         Value::Object(dressed)
-    }
-
-    fn cells(&self, value: &Value) -> Value {
-        let printer = Printer::new(&self.schema.served);
-        printer.row(value, Include::None, "v1", clock::now_seconds())["cells"].take()
     }
 
     fn extra(&mut self, namespace: &str, name: &str, look: &Look<'_>) -> [(&'static str, Value); 4] {

@@ -70,6 +70,14 @@ impl JsonPath {
         walk(&self.0, vec![Cow::Borrowed(data)]).ok()?.into_iter().next()
     }
 
+    /// The names that lead to all that the path looks at, one within the other.
+    pub(crate) fn trunk(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map_while(|node| match node {
+            Node::Field(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     #[cfg(test)]
     fn all(&self, data: &Value) -> Option<Vec<Value>> {
         Some(walk(&self.0, vec![Cow::Borrowed(data)]).ok()?.into_iter().map(Cow::into_owned).collect())

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::super::denial::{Denial, refuse};
 use super::super::{Admission, Lookup};
 use super::{HARVESTER, HARVESTER_MUTATOR};
-use crate::kubevirt::VirtualMachine;
-use crate::view::{default, flag, get, get_mut, has, list, remove, set, text};
+use crate::view::{default, flag, get, get_mut, list, remove, set, text};
 
 const NETWORK_GROUP: &str = "network.harvesterhci.io";
 const CLUSTER_NETWORK: &str = "network.harvesterhci.io/clusternetwork";
 /// The cluster network that is on every node.
 const MANAGEMENT: &str = "mgmt";
+const INTERFACES: &str = "spec.template.spec.domain.devices.interfaces";
 const CPU_MANAGER: &str = "cpumanager";
 const REQUIRED: &str = "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 
@@ -101,12 +101,17 @@ fn requirements(admission: &Admission<'_>) -> Result<Vec<Value>, ApiError> {
     Ok(keys.into_iter().map(|key| json!({"key": key, "operator": "In", "values": ["true"]})).collect())
 }
 
+/// An address may be written in more than one way.
+fn plain(address: &str) -> String {
+    address.to_lowercase().replace('-', ":")
+}
+
 /// The cluster network and the address of each card that has one.
 fn addresses(machine: &Value, lookup: &dyn Lookup) -> BTreeSet<(String, String)> {
     let namespace = text(machine, "metadata.namespace");
     let mut found = BTreeSet::new();
-    for interface in list(machine, "spec.template.spec.domain.devices.interfaces") {
-        let address = text(interface, "macAddress").to_lowercase().replace('-', ":");
+    for interface in list(machine, INTERFACES) {
+        let address = plain(text(interface, "macAddress"));
         let name = text(interface, "name");
         let network = list(machine, "spec.template.spec.networks").iter().find(|network| text(network, "name") == name);
         let (false, Some(network)) = (address.is_empty(), network) else { continue };
@@ -120,25 +125,31 @@ fn addresses(machine: &Value, lookup: &dyn Lookup) -> BTreeSet<(String, String)>
     found
 }
 
-/// Addresses that were given out here are new; those that a user chose are compared with all others.
-pub(super) fn check_addresses(vm: &VirtualMachine, admission: &Admission<'_>) -> Result<(), ApiError> {
-    let interfaces = "spec.template.spec.domain.devices.interfaces";
-    let is_new = admission.old.is_none_or(|old| get(old, interfaces) != get(admission.object, interfaces));
-    let own = addresses(admission.object, admission.lookup);
-    if !is_new || own.is_empty() || !has(admission.object, interfaces) {
+/// The addresses that the user gave to cards. Those that are given out here are new: they are not among them.
+pub(super) fn chosen_addresses(admission: &Admission<'_>) -> BTreeSet<(String, String)> {
+    let is_new = admission.old.is_none_or(|old| get(old, INTERFACES) != get(admission.object, INTERFACES));
+    if is_new { addresses(admission.object, admission.lookup) } else { BTreeSet::new() }
+}
+
+/// Compares them with those of all other machines.
+pub(super) fn check_addresses(chosen: &BTreeSet<(String, String)>, admission: &Admission<'_>) -> Result<(), ApiError> {
+    if chosen.is_empty() {
         return Ok(());
     }
-    let (namespace, name) =
-        (text(admission.object, "metadata.namespace"), vm.metadata.name.as_deref().unwrap_or_default());
-    for other in admission.lookup.list("kubevirt.io", "virtualmachines", "") {
+    let (namespace, name) = (text(admission.object, "metadata.namespace"), text(admission.object, "metadata.name"));
+    let is_chosen = |address: &str| {
+        let address = plain(address);
+        chosen.iter().any(|(_, chosen)| *chosen == address)
+    };
+    for other in admission.lookup.with_field("kubevirt.io", "virtualmachines", "", "macAddress", &is_chosen) {
         if text(&other, "metadata.namespace") == namespace && text(&other, "metadata.name") == name {
             continue;
         }
         let theirs = addresses(&other, admission.lookup);
-        if let Some((cluster_network, _)) = own.intersection(&theirs).next() {
+        if let Some((cluster_network, _)) = chosen.intersection(&theirs).next() {
             let mut denial = Denial::by(HARVESTER);
             let message = format!("duplicate mac address present for vm {name} for cluster network {cluster_network}");
-            denial.invalid(&FieldPath::new(interfaces), message);
+            denial.invalid(&FieldPath::new(INTERFACES), message);
             return denial.finish();
         }
     }
