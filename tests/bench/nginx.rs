@@ -14,8 +14,15 @@ pub(crate) struct Nginx {
     pub(crate) plain_url: String,
     /// With TLS.
     url: String,
-    _process: Process,
+    process: Process,
     dir: TempDir,
+}
+
+impl Drop for Nginx {
+    /// Its workers outlive a master that is killed; one that is asked to go takes them with it, by force after a second.
+    fn drop(&mut self) {
+        let _ = self.process.stop();
+    }
 }
 
 impl Nginx {
@@ -52,7 +59,7 @@ impl Nginx {
         let url = format!("https://127.0.0.1:{port}");
         let client = Client::trusting(&url, &authority.cert_pem(), Protocol::Http2)?;
         eventually("nginx answers", async || client.get("/file").await).await;
-        Ok(Self { client, plain_url: format!("http://127.0.0.1:{plain}/file"), url, _process: process, dir })
+        Ok(Self { client, plain_url: format!("http://127.0.0.1:{plain}/file"), url, process, dir })
     }
 
     /// Where a file can be put.

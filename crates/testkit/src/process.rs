@@ -60,6 +60,12 @@ impl Process {
         bail!("{} was still running {limit:?} after SIGTERM:\n{}", self.name, self.log_tail(40));
     }
 
+    /// SIGTERM, and waits for the end; for programs that are known to go.
+    pub fn stop(&mut self) -> Result<ExitStatus> {
+        self.signal(Signal::TERM)?;
+        self.child.wait().with_context(|| format!("wait for {}", self.name))
+    }
+
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw).context("a process id is positive")?;
         kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
