@@ -552,8 +552,7 @@ async fn uploads_are_whole_or_not_at_all() {
         (format!("{UPLOADS}/bad?action=upload&size=512"), vec![0; 1024], 422),
     ] {
         let answer = client.send(Call::new(Method::POST, &path).body("application/octet-stream", body)).await;
-        let answer = answer.expect("an answer");
-        assert_eq!(answer.status, code, "{path}: {}", answer.text());
+        refused(&path, &answer.expect("an answer"), code, "");
     }
     let nobody = server.anonymous().expect("a client");
     let path = format!("{UPLOADS}/bad?action=upload&size=1");

@@ -16,6 +16,11 @@ use crate::request::{Query, RequestInfo, percent_decode};
 use crate::upload::{Form, any_node, file_of};
 
 const ROOT: &str = "/v1/harvester/harvesterhci.io.virtualmachineimages/";
+/// What a node says in a refusal is short.
+const LONGEST_REFUSAL: usize = 64 << 10;
+/// The reasons that nodes have for theirs.
+const REASONS: [&str; 7] =
+    ["BadRequest", "Conflict", "Invalid", "NotFound", "RequestEntityTooLarge", "ServiceUnavailable", "InternalError"];
 const GROUP: &str = "harvesterhci.io";
 const PLURAL: &str = "virtualmachineimages";
 
@@ -86,15 +91,14 @@ impl Image {
         };
         let file = file_of(&call.headers, body, Form::RawOrField("chunk")).await?;
         let request = node_proxy::upload(&format!("{}{size}", self.agent_path()), file)?;
-        call.server.call_node(&any_node(&call.server)?, request, Patience::AsLongAsItTakes).await
+        let answer = call.server.call_node(&any_node(&call.server)?, request, Patience::AsLongAsItTakes).await?;
+        accepted(answer).await
     }
 
     async fn download(&self, call: &Call, image: &Value) -> Result<Answer, ApiError> {
         let request = node_proxy::request(Method::GET, &self.agent_path(), answer::full(""))?;
-        let mut answer = call.server.call_node(&any_node(&call.server)?, request, Patience::Short).await?;
-        if !answer.status().is_success() {
-            return Ok(answer);
-        }
+        let answer = call.server.call_node(&any_node(&call.server)?, request, Patience::Short).await?;
+        let mut answer = accepted(answer).await?;
         let shown = image.pointer("/spec/displayName").and_then(Value::as_str).unwrap_or_default();
         let headers = answer.headers_mut();
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/gzip"));
@@ -108,6 +112,20 @@ impl Image {
     fn agent_path(&self) -> String {
         format!("/v1/images/{}/{}", self.namespace, self.name)
     }
+}
+
+/// The node's refusal is this server's: it is told in the form of these paths.
+async fn accepted(answer: Answer) -> Result<Answer, ApiError> {
+    if answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (parts, body) = answer.into_parts();
+    let body = answer::read_body(body, LONGEST_REFUSAL).await?;
+    let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |field: &str| told.get(field).and_then(Value::as_str).unwrap_or_default();
+    let reason = REASONS.into_iter().find(|reason| *reason == text("reason")).unwrap_or_default();
+    let message = if text("message").is_empty() { "the node does not say why" } else { text("message") };
+    Err(ApiError::new(parts.status.as_u16(), reason, message))
 }
 
 /// A name that any system takes for a file: the one that is shown, or else the image's own.

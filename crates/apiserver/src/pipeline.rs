@@ -58,7 +58,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     // Only the start of a watch is bounded; the stream lives on in the answer. Other streams watch over themselves.
     let is_unbounded = info.verb == "watch" || streamed.is_some();
     let is_head = request.method() == http::Method::HEAD;
-    let is_rest = rest::is_rest(&info) && !matches!(streamed, Some(Streamed::Image(_)));
+    let is_rest = rest::is_rest(&info);
     let failed = negotiate::output(request.headers()).map_or(Output::JSON, Output::whole);
 
     let patience = match asked_timeout(&query) {

@@ -219,7 +219,9 @@ fn refusal(code: u16, body: &[u8]) -> Refusal {
         // Writing to a String cannot fail.
         let _ = write!(message, "the server answered with code {code}");
     }
-    Refusal { code, reason: text("reason"), message }
+    // A Status has its reason there, and a failure of Harvester's paths here.
+    let reason = if text("reason").is_empty() { text("code") } else { text("reason") };
+    Refusal { code, reason, message }
 }
 
 pub(crate) fn is_not_found(err: &anyhow::Error) -> bool {
