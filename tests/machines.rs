@@ -317,13 +317,13 @@ impl<T: Terminal> Shell<T> {
 
 /// Looks again until the guest has noticed.
 pub async fn in_guest(shell: &mut Shell, command: &str, is_so: impl Fn(&str) -> bool) -> String {
-    let mut last = String::new();
-    for _ in 0..60 {
-        last = shell.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}")).0;
+    let start = Instant::now();
+    loop {
+        let last = shell.run(command).await.unwrap_or_else(|err| panic!("{command}: {err:#}")).0;
         if is_so(&last) {
             return last;
         }
-        shell.ok("sleep 1").await;
+        assert!(start.elapsed() < BOOT, "{command} still says {last}");
+        shell.ok("sleep 0.2").await;
     }
-    panic!("{command} still says {last}");
 }
