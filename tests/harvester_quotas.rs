@@ -1,7 +1,7 @@
 //! Quotas: how much machines of a namespace may use, and how much room their snapshots may take.
 
 use anyhow::ensure;
-use croft_e2e::machines::{MACHINES, create, empty, node, status_becomes};
+use croft_e2e::machines::{CLAIMS, INSTANCES, MACHINES, create, empty, node, status_becomes};
 use croft_testkit::{Answer, Call, Client, Croft, StoreKind, eventually};
 use http::Method;
 use serde_json::{Value, json};
@@ -138,4 +138,57 @@ async fn machines_stay_within_their_namespaces_quota() {
     .await;
     assert_eq!(act(&client, path, "start", &json!({})).await.status, 204);
     status_becomes(&client, "second", "Running").await;
+}
+
+/// Many at once see the same room; it is given out once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_holds_when_many_come_at_once() {
+    let server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
+    let client = server.client().expect("a client");
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}});
+    client.post("/api/v1/namespaces/default/resourcequotas", &quota).await.expect("an answer").ok().expect("a quota");
+    let instance = |number: usize| {
+        json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": format!("one-{number}")},
+            "spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {"autoattachPodInterface": false}}}})
+    };
+    let answers = futures::future::join_all((0..24).map(|number| {
+        let (client, instance) = (client.clone(), instance(number));
+        async move { client.post(INSTANCES, &instance).await.expect("an answer") }
+    }))
+    .await;
+    let made = answers.iter().filter(|answer| answer.status == 201).count();
+    let full = answers.iter().filter(|answer| answer.status == 403 && answer.text().contains("exceeded quota: few"));
+    assert_eq!((made, full.count()), (3, 21), "{}", answers[0].text());
+}
+
+/// What a namespace says of those who say nothing, and of what they may ask for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limit_ranges_fill_in_and_bound() {
+    let server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
+    let client = server.client().expect("a client");
+    let limits = json!([
+        {"type": "Container", "default": {"cpu": "1", "memory": "256Mi"}},
+        {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}},
+    ]);
+    let range =
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual"}, "spec": {"limits": limits}});
+    client.post("/api/v1/namespaces/default/limitranges", &range).await.expect("an answer").ok().expect("a range");
+    let instance = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "plain"},
+        "spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {"autoattachPodInterface": false}}}});
+    let made = client.post(INSTANCES, &instance).await.expect("an answer").ok().expect("an instance");
+    assert_eq!(made["spec"]["domain"]["resources"]["limits"], json!({"cpu": "1", "memory": "256Mi"}), "{made}");
+
+    let claim = |name: &str, size: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", "resources": {"requests": {"storage": size}}}})
+    };
+    for (size, code, told) in [
+        ("1536Mi", 201, "1536Mi"),
+        ("512Mi", 403, "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi"),
+        ("3Gi", 403, "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
+    ] {
+        let answer = client.post(CLAIMS, &claim(&format!("c-{}", size.to_lowercase()), size)).await.expect("an answer");
+        assert_eq!(answer.status, code, "{}", answer.text());
+        assert!(answer.text().contains(told), "{}", answer.text());
+    }
 }

@@ -36,6 +36,7 @@ mod options;
 mod paths;
 mod pipeline;
 mod prepare;
+mod quota_turns;
 mod request;
 mod rest;
 mod serve;

@@ -23,6 +23,7 @@ use crate::local::LocalService;
 use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
+use crate::quota_turns::QuotaTurns;
 use crate::write::EventLease;
 use crate::{bootstrap, crd, history, serve, web_tls};
 
@@ -85,6 +86,7 @@ pub(crate) struct ApiServer {
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
     pub(crate) event_lease: EventLease,
+    pub(crate) quota_turns: QuotaTurns,
     pub(crate) in_flight: Semaphore,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
@@ -257,6 +259,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
         metrics: Metrics::new(),
         event_lease: EventLease::default(),
+        quota_turns: QuotaTurns::default(),
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),

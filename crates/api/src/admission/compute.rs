@@ -2,12 +2,14 @@
 //! KubeVirt would run them in, without what QEMU needs for itself.
 
 use croft_meta::ApiError;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 
 use super::denial::{Denial, refuse};
 use super::machine::HARVESTER;
 use super::{Admission, Lookup};
 use crate::compute_quota::{demand, is_counted, parsed, written};
+use crate::kubevirt::VirtualMachineInstance;
 use crate::view::{has, list, map, text};
 
 /// What a Rancher project gives a namespace.
@@ -48,6 +50,51 @@ pub(super) fn check_instance(instance: &Value, lookup: &dyn Lookup) -> Result<()
         Some(why) => Err(forbidden(instance, &why)),
         None => Ok(()),
     }
+}
+
+/// What the namespace gives to whoever asks for no limits: KubeVirt's for memory, Kubernetes' for processors.
+pub(super) fn fill_limits(instance: &mut VirtualMachineInstance, namespace: &str, lookup: &dyn Lookup) {
+    let ranges = lookup.list("", "limitranges", namespace);
+    let of_containers = || {
+        let limits = ranges.iter().flat_map(|range| list(range, "spec.limits"));
+        limits.filter(|limit| text(limit, "type") == "Container")
+    };
+    for name in ["cpu", "memory"] {
+        if instance.spec.domain.resources.limits.contains_key(name) {
+            continue;
+        }
+        let given = of_containers().filter_map(|limit| map(limit, "default")?.get(name)?.as_str());
+        let least = given.filter_map(|text| Some((parsed(name, text).filter(|amount| *amount > 0)?, text))).min();
+        if let Some((_, text)) = least {
+            instance.spec.domain.resources.limits.insert(name.to_owned(), Quantity(text.to_owned()));
+        }
+    }
+}
+
+/// Refuses a claim whose size its namespace does not allow, in the words of Kubernetes.
+pub(super) fn check_claim(claim: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
+    let ranges = lookup.list("", "limitranges", text(claim, "metadata.namespace"));
+    let asked = text(claim, "spec.resources.requests.storage");
+    let Some(size) = parsed("storage", asked) else { return Ok(()) };
+    let of_claims = ranges.iter().flat_map(|range| list(range, "spec.limits"));
+    for limit in of_claims.filter(|limit| text(limit, "type") == "PersistentVolumeClaim") {
+        let bound = |which: &str| {
+            let text = map(limit, which)?.get("storage")?.as_str()?;
+            Some((parsed("storage", text)?, text))
+        };
+        let why = match (bound("min"), bound("max")) {
+            (Some((least, text)), _) if size < least => {
+                format!("minimum storage usage per PersistentVolumeClaim is {text}")
+            }
+            (_, Some((most, text))) if size > most => {
+                format!("maximum storage usage per PersistentVolumeClaim is {text}")
+            }
+            _ => continue,
+        };
+        let why = format!("{why}, but request is {asked}");
+        return Err(ApiError::forbidden("", "persistentvolumeclaims", text(claim, "metadata.name"), why));
+    }
+    Ok(())
 }
 
 fn forbidden(instance: &Value, why: &str) -> ApiError {
@@ -122,6 +169,11 @@ pub(super) fn admit_namespace(admission: &mut Admission<'_>) -> Result<(), ApiEr
     }
     let mut denial = Denial::by(HARVESTER);
     let field = croft_meta::FieldPath::new("metadata.annotations");
+    if is_moving_machines(text(namespace, "metadata.name"), admission.lookup) {
+        let message =
+            format!("namespace {} has migrating VMs, can't change resource quotas", text(namespace, "metadata.name"));
+        return Err(refuse(HARVESTER, 422, "Invalid", &message));
+    }
     let Ok(quota) = serde_json::from_str::<Value>(&new) else {
         denial.invalid(&field, format!("the annotation {NAMESPACE_QUOTA} is not JSON"));
         return denial.finish();
@@ -141,6 +193,11 @@ pub(super) fn admit_namespace(admission: &mut Admission<'_>) -> Result<(), ApiEr
         }
     }
     denial.finish()
+}
+
+fn is_moving_machines(namespace: &str, lookup: &dyn Lookup) -> bool {
+    let migrations = lookup.list("kubevirt.io", "virtualmachineinstancemigrations", namespace);
+    migrations.iter().any(|migration| !matches!(text(migration, "status.phase"), "Succeeded" | "Failed"))
 }
 
 #[cfg(test)]
@@ -238,6 +295,42 @@ mod tests {
     }
 
     #[test]
+    fn whoever_asks_for_no_limits_gets_those_of_the_namespace() {
+        let range = |default: Value| json!({"metadata": {"name": "r", "namespace": "n"}, "spec": {"limits": [{"type": "Container", "default": default}]}});
+        let objects = nothing().with("", "limitranges", range(json!({"cpu": "2", "memory": "1Gi"}))).with(
+            "",
+            "limitranges",
+            range(json!({"memory": "512Mi"})),
+        );
+        let filled = |limits: Value| {
+            let mut object = instance("a", &limits);
+            object["spec"]["domain"]["devices"] = json!({});
+            let mut vmi: VirtualMachineInstance = serde_json::from_value(object).unwrap();
+            fill_limits(&mut vmi, "n", &objects);
+            serde_json::to_value(vmi.spec.domain.resources.limits).unwrap()
+        };
+        assert_eq!(filled(json!({})), json!({"cpu": "2", "memory": "512Mi"}));
+        assert_eq!(filled(json!({"memory": "2Gi"})), json!({"cpu": "2", "memory": "2Gi"}));
+    }
+
+    #[test]
+    fn limit_ranges_bound_the_sizes_of_claims() {
+        let limit = json!({"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}});
+        let range = json!({"metadata": {"name": "r", "namespace": "n"}, "spec": {"limits": [limit]}});
+        let objects = nothing().with("", "limitranges", range);
+        let claim = |size: &str| json!({"metadata": {"name": "c", "namespace": "n"}, "spec": {"resources": {"requests": {"storage": size}}}});
+        for (size, expected) in [
+            ("1536Mi", ""),
+            ("1Mi", "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"),
+            ("3Gi", "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
+        ] {
+            let refused = check_claim(&claim(size), &objects).err().map(|error| error.message().to_owned());
+            assert!(refused.clone().unwrap_or_default().ends_with(expected), "{refused:?}");
+            assert_eq!(refused.is_none(), expected.is_empty(), "{size}");
+        }
+    }
+
+    #[test]
     fn a_namespace_keeps_what_its_machines_use() {
         let namespace = |limit: &str| json!({"metadata": {"name": "n", "annotations": {NAMESPACE_QUOTA: format!("{{\"limit\":{{\"limitsCpu\":\"{limit}\"}}}}")}}});
         let objects = nothing().with("kubevirt.io", "virtualmachineinstances", instance("a", &json!({"cpu": "2"})));
@@ -246,6 +339,10 @@ mod tests {
         let error = write(admit_namespace, namespace("1"), Some(&old), &objects, false).unwrap_err();
         assert!(error.message().contains("new CPU limit 1 is lower than the current used CPU limit 2"), "{error}");
         write(admit_namespace, namespace("many"), Some(&old), &objects, false).unwrap_err();
+        let moving = json!({"metadata": {"name": "m", "namespace": "n"}, "status": {"phase": "Running"}});
+        let busy = nothing().with("kubevirt.io", "virtualmachineinstancemigrations", moving);
+        let error = write(admit_namespace, namespace("9"), Some(&old), &busy, false).unwrap_err();
+        assert!(error.message().contains("namespace n has migrating VMs"), "{error}");
         admitted(admit_namespace, json!({"metadata": {"name": "n"}}));
     }
 }

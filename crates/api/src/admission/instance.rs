@@ -11,7 +11,7 @@ use crate::kubevirt::{
     ANNOTATION_PCI_TOPOLOGY_VERSION, INSTANCE_FINALIZER, LABEL_CREATED_BY, LABEL_NODE_NAME, LABEL_SCHEDULABLE,
     VirtualMachineInstance, VirtualMachineInstancePhaseTransitionTimestamp, phase,
 };
-use crate::view::{get, map_mut, remove, restore, set};
+use crate::view::{get, map_mut, remove, restore, set, text};
 
 const CREATE: &str = "virtualmachineinstances-create-validator.kubevirt.io";
 const UPDATE: &str = "virtualmachineinstances-update-validator.kubevirt.io";
@@ -41,6 +41,7 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         quantities::of_instance_spec(spec);
     }
     let Some(mut vmi) = typed::read::<VirtualMachineInstance>(admission.object, CREATE)? else { return Ok(()) };
+    compute::fill_limits(&mut vmi, text(admission.object, "metadata.namespace"), admission.lookup);
     vmi.fill_defaults(&cluster_config(admission.lookup), &uuid(admission.random));
     let status = vmi.status.get_or_insert_default();
     status.phase = Some(phase::PENDING.to_owned());
@@ -55,7 +56,6 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         check_labels(&mut denial, &FieldPath::new("metadata"), &vmi.metadata);
     }
     denial.finish()?;
-    compute::check_instance(admission.object, admission.lookup)?;
     let written = |part: serde_json::Result<Value>| part.map_err(ApiError::internal);
     set(admission.object, "spec", written(serde_json::to_value(&vmi.spec))?);
     set(admission.object, "status", written(serde_json::to_value(&vmi.status))?);
@@ -63,7 +63,7 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         annotations.entry(ANNOTATION_PCI_TOPOLOGY_VERSION).or_insert_with(|| Value::from("v3"));
     }
     add_finalizer(admission.object, INSTANCE_FINALIZER);
-    Ok(())
+    compute::check_instance(admission.object, admission.lookup)
 }
 
 fn update(admission: &mut Admission<'_>, old: &Value) -> Result<(), ApiError> {

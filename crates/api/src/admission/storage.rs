@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::denial::{Denial, refuse};
 use super::machine::{HARVESTER, claim_names};
-use super::{Admission, Lookup, access};
+use super::{Admission, Lookup, access, compute};
 use crate::harvester::settings;
 use crate::view::{get, has, list, text};
 
@@ -40,6 +40,10 @@ pub(super) fn image_of_class(class: &str, lookup: &dyn Lookup) -> Option<String>
 }
 
 pub(super) fn admit_claim(admission: &mut Admission<'_>) -> Result<(), ApiError> {
+    let size = |claim: &Value| text(claim, "spec.resources.requests.storage").to_owned();
+    if admission.subresource.is_empty() && admission.old.map(size).unwrap_or_default() != size(admission.object) {
+        compute::check_claim(admission.object, admission.lookup)?;
+    }
     if admission.is_internal || admission.subresource == "status" {
         return Ok(());
     }
