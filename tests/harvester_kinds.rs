@@ -82,6 +82,14 @@ async fn write_prerequisites(client: &Client) {
         ),
         (croft_e2e::machines::MACHINES, machine),
         (
+            "/apis/devices.harvesterhci.io/v1beta1/usbdevices",
+            json!({"apiVersion": "devices.harvesterhci.io/v1beta1", "kind": "USBDevice", "metadata": {"name": "stick"}}),
+        ),
+        (
+            PCI_DEVICES,
+            json!({"apiVersion": "devices.harvesterhci.io/v1beta1", "kind": "PCIDevice", "metadata": {"name": "card"}}),
+        ),
+        (
             "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups",
             json!({
                 "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "made"},
@@ -92,7 +100,12 @@ async fn write_prerequisites(client: &Client) {
     ] {
         client.post(path, &object).await.expect("an answer").ok().expect(path);
     }
+    let status = json!({"status": {"iommuGroup": "7"}});
+    let told = client.patch(&format!("{PCI_DEVICES}/card/status"), "merge-patch", &status).await.expect("an answer");
+    told.ok().expect("a group");
 }
+
+const PCI_DEVICES: &str = "/apis/devices.harvesterhci.io/v1beta1/pcidevices";
 
 async fn definitions(client: &Client) -> HashMap<String, Value> {
     let list = client.get(CRDS).await.expect("an answer").ok().expect("definitions");
@@ -161,6 +174,12 @@ fn object(row: &Row, schema: &Value) -> Value {
             object["spec"] = json!({"workloadType": "cluster", "ipam": "dhcp"});
         }
         ("loadbalancer.harvesterhci.io", "ippools") => object["spec"]["ranges"] = json!([{"subnet": "10.9.0.0/24"}]),
+        ("devices.harvesterhci.io", "pcideviceclaims") => object["metadata"]["name"] = json!("card"),
+        ("devices.harvesterhci.io", "usbdeviceclaims") => object["metadata"]["name"] = json!("stick"),
+        ("devices.harvesterhci.io", "vgpudevices") => object["spec"]["enabled"] = json!(false),
+        ("network.harvesterhci.io", "hostnetworkconfigs") => {
+            object["spec"] = json!({"clusterNetwork": "c", "vlanID": 5, "mode": "dhcp"});
+        }
         ("network.harvesterhci.io", "vlanconfigs") => {
             object["spec"] = json!({"clusterNetwork": "c", "uplink": {"nics": ["eth1"]}});
         }

@@ -179,6 +179,11 @@ async fn objects_that_nothing_acts_on_say_so_in_their_status() {
         let after = client.put(&path, &same).await.expect("an answer").ok().expect(&path);
         assert_eq!(after["status"], stored["status"], "{path}");
     }
+    let known = "/apis/devices.harvesterhci.io/v1beta1/pcidevices";
+    client.post(known, &named(known, json!({"kind": "PCIDevice"}))).await.expect("an answer").ok().expect("a device");
+    let group = json!({"status": {"iommuGroup": "7"}});
+    let told = client.patch(&format!("{known}/one/status"), "merge-patch", &group).await.expect("an answer");
+    told.ok().expect("its group");
     let devices = "/apis/devices.harvesterhci.io/v1beta1/pcideviceclaims";
     let claim =
         json!({"kind": "PCIDeviceClaim", "spec": {"address": "0000:00:1f.0", "nodeName": "a", "userName": "u"}});

@@ -12,6 +12,8 @@ mod compute;
 mod cron;
 mod data_volume;
 mod denial;
+mod device;
+mod host_network;
 mod image;
 mod instance;
 mod key_pair;
@@ -141,6 +143,19 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("network.harvesterhci.io", "vlanconfigs") => {
             (Some(cluster_network::admit_config), Some(cluster_network::admit_config_delete))
         }
+        ("network.harvesterhci.io", "hostnetworkconfigs") => {
+            (Some(host_network::admit), Some(host_network::admit_delete))
+        }
+        ("devices.harvesterhci.io", "pcideviceclaims") => {
+            (Some(device::admit_pci_claim), Some(device::admit_pci_claim_delete))
+        }
+        ("devices.harvesterhci.io", "usbdeviceclaims") => {
+            (Some(device::admit_usb_claim), Some(device::admit_usb_claim_delete))
+        }
+        ("devices.harvesterhci.io", "vgpudevices") => (Some(device::admit_virtual_gpu), None),
+        ("devices.harvesterhci.io", "sriovgpudevices") => (Some(device::admit_gpu), Some(device::admit_gpu_delete)),
+        ("devices.harvesterhci.io", "sriovnetworkdevices") => (Some(device::admit_network_device), None),
+        ("harvesterhci.io", "blockdevices") => (Some(storage::admit_disk), None),
         ("loadbalancer.harvesterhci.io", "loadbalancers") => (Some(load_balancer::admit), None),
         ("loadbalancer.harvesterhci.io", "ippools") => {
             (Some(load_balancer::admit_pool), Some(load_balancer::admit_pool_delete))

@@ -5,14 +5,13 @@ use serde_json::Value;
 
 use super::denial::refuse;
 use super::machine::add_finalizer;
-use super::network::{instances_on, is_of};
+use super::network::{UPLINK_MTU, instances_on, is_of};
 use super::{Admission, Lookup};
 use crate::harvester::VLAN_CONFIG_FINALIZER;
 use crate::view::{get, has, int, list, map, text};
 
 const VALIDATOR: &str = "validator.network.harvesterhci.io";
 const GROUP: &str = "network.harvesterhci.io";
-const UPLINK_MTU: &str = "network.harvesterhci.io/uplink-mtu";
 /// The network that nodes reach each other by.
 const MANAGEMENT: &str = "mgmt";
 /// Links may have 15 letters, of which `-br` takes three.

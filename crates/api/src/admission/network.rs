@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use super::cluster_network::is_mtu;
 use super::denial::{Denial, refuse};
 use super::{Admission, Lookup};
-use crate::view::{get, has, list, map_mut, text};
+use crate::harvester::settings;
+use crate::view::{flag, get, has, int, list, map_mut, set, text};
 
 const VALIDATOR: &str = "network-validator.harvesterhci.io";
 const GROUP: &str = "network.harvesterhci.io";
 const CLUSTER_NETWORK: &str = "network.harvesterhci.io/clusternetwork";
+pub(super) const UPLINK_MTU: &str = "network.harvesterhci.io/uplink-mtu";
 
 pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     if has(admission.object, "metadata.deletionTimestamp") {
@@ -21,8 +23,15 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     // Harvester names the bridge of a cluster network after it; another bridge is one that the host already has.
     let cluster_network = text(&config, "bridge").strip_suffix("-br").map(str::to_owned);
     let ready = cluster_network.as_deref().map(|name| is_ready(name, admission)).transpose()?;
+    let config = match cluster_network.as_deref() {
+        Some(name) => with_mtu(config, name, admission)?,
+        None => config,
+    };
     if let Some(old) = admission.old {
         check_change(&config, old, admission.lookup)?;
+    }
+    if let (Some(name), Kind::Vlan(vlan)) = (cluster_network.as_deref(), &kind) {
+        check_reserved(name, *vlan, admission)?;
     }
     let Some(labels) = map_mut(admission.object, "metadata.labels") else { return Ok(()) };
     labels.entry(format!("{GROUP}/type")).or_insert_with(|| json!(kind.name()));
@@ -111,6 +120,64 @@ fn is_ready(cluster_network: &str, admission: &Admission<'_>) -> Result<bool, Ap
     };
     let is_true = |condition: &Value| text(condition, "type") == "ready" && text(condition, "status") == "True";
     Ok(list(&network, "status.conditions").iter().any(is_true))
+}
+
+/// What a link has if nobody says otherwise.
+const USUAL_MTU: i64 = 1500;
+
+/// A network is as wide as the uplink of its cluster network: that is filled in where it is not said.
+fn with_mtu(mut config: Value, cluster_network: &str, admission: &mut Admission<'_>) -> Result<Value, ApiError> {
+    let mtu = |config: &Value| config.get("mtu").and_then(Value::as_i64).unwrap_or_default();
+    let given = mtu(&config);
+    let before: Value =
+        admission.old.and_then(|old| serde_json::from_str(text(old, "spec.config")).ok()).unwrap_or_default();
+    let wanted = uplink_mtu(cluster_network, admission.lookup);
+    if given != 0 {
+        let known = if wanted == 0 { USUAL_MTU } else { wanted };
+        if given == known || given == mtu(&before) {
+            return Ok(config);
+        }
+        let message = format!(
+            "the MTU {given} of the nad is different from the MTU {known} of cluster network {cluster_network}"
+        );
+        return invalid("spec.config", message).map(|()| config);
+    }
+    let mut filled = config.clone();
+    filled["mtu"] = json!(if mtu(&before) == 0 { wanted } else { mtu(&before) });
+    if mtu(&filled) == 0 || mtu(&filled) == USUAL_MTU {
+        return Ok(config);
+    }
+    // Whoever sends the configuration again without it changes nothing.
+    config = if before == filled { before } else { filled };
+    set(admission.object, "spec.config", config.to_string());
+    Ok(config)
+}
+
+/// 0 if it is the usual one.
+fn uplink_mtu(cluster_network: &str, lookup: &dyn Lookup) -> i64 {
+    let network = lookup.get(GROUP, "clusternetworks", "", cluster_network);
+    let annotated = network
+        .as_ref()
+        .and_then(|network| get(network, "metadata.annotations")?.get(UPLINK_MTU)?.as_str()?.parse::<i64>().ok());
+    let configured = || {
+        let configs = lookup.list(GROUP, "vlanconfigs", "");
+        let own = configs.iter().find(|config| text(config, "spec.clusterNetwork") == cluster_network)?;
+        int(own, "spec.uplink.linkAttributes.mtu")
+    };
+    annotated.or_else(configured).unwrap_or_default()
+}
+
+/// A VLAN that storage has for itself is no machine's.
+fn check_reserved(cluster_network: &str, vlan: i64, admission: &Admission<'_>) -> Result<(), ApiError> {
+    let storage: Value =
+        serde_json::from_str(&settings::effective(admission.lookup, "storage-network")).unwrap_or_default();
+    let is_taken = flag(&storage, "exclusiveVlan")
+        && int(&storage, "vlan") == Some(vlan)
+        && text(&storage, "clusterNetwork") == cluster_network;
+    if is_taken && !admission.is_internal {
+        return invalid("spec.config", format!("vlan {vlan} is exclusively reserved for storage network"));
+    }
+    Ok(())
 }
 
 /// Where a network is, is for ever; how, for as long as machines run on it.

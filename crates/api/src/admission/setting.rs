@@ -29,7 +29,7 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     for field in ["value", "default"] {
         let value = text(admission.object, field);
         let before = admission.old.map(|old| text(old, field));
-        if value.is_empty() || before == Some(value) {
+        if before.unwrap_or_default() == value {
             continue;
         }
         if name == settings::SERVER_VERSION && field == "value" && !admission.is_internal {
@@ -51,6 +51,9 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
 
 fn check(proposal: &Proposal<'_>) -> Result<(), String> {
     let Proposal { name, value, lookup } = *proposal;
+    if value.is_empty() {
+        return networks::check_removal(name, lookup);
+    }
     match name {
         "backup-target" => backup_target::check(value, lookup),
         "storage-network" | "vm-migration-network" | "rwx-network" => networks::check(proposal),

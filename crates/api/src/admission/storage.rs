@@ -1,5 +1,7 @@
 //! Claims and storage classes, as Harvester guards them.
 
+mod cdi;
+
 use croft_meta::{ApiError, FieldPath, Quantity};
 use serde_json::Value;
 
@@ -162,6 +164,17 @@ pub(super) fn admit_class(admission: &mut Admission<'_>) -> Result<(), ApiError>
     {
         return invalid("spec.parameters", "encrypted volumes are not supported");
     }
+    let is_new = |path: &str| admission.old.is_none_or(|old| get(old, path) != get(class, path));
+    if is_new("metadata.annotations")
+        && let Some(problem) = cdi::problem(class, admission.lookup)
+    {
+        return invalid("metadata.annotations", problem);
+    }
+    if admission.old.is_none()
+        && let Some(problem) = cdi::missing_volume_group(class, admission.lookup)
+    {
+        return invalid("parameters", problem);
+    }
     if let Some(old) = admission.old
         && (annotation(old, RESERVED) == "true" || INTERNAL_CLASSES.contains(&name))
         && is_changed(class, old)
@@ -183,6 +196,15 @@ pub(super) fn admit_class(admission: &mut Admission<'_>) -> Result<(), ApiError>
         }
         None => Ok(()),
     }
+}
+
+/// A disk is one thing or the other.
+pub(super) fn admit_disk(admission: &mut Admission<'_>) -> Result<(), ApiError> {
+    let provisioners = crate::view::map(admission.object, "spec.provisioner").into_iter().flatten();
+    if provisioners.filter(|(_, provisioner)| !provisioner.is_null()).count() > 1 {
+        return invalid("spec.provisioner", "Blockdevice should not have multiple provisioners");
+    }
+    Ok(())
 }
 
 /// Which class is the default one may be changed of all.

@@ -39,6 +39,7 @@ fn cluster_network(definition: &Value) -> Option<&str> {
 /// Replaces the requirements that follow from networks and pinned processors; those of the user stay.
 pub(super) fn follow_networks(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     let wanted = requirements(admission)?;
+    check_pinning(admission, &wanted)?;
     let object = &mut *admission.object;
     let mut terms: Vec<Value> = list(object, &format!("{REQUIRED}.nodeSelectorTerms")).to_vec();
     let had_terms = !terms.is_empty();
@@ -65,6 +66,24 @@ pub(super) fn follow_networks(admission: &mut Admission<'_>) -> Result<(), ApiEr
     }
     set(object, &format!("{REQUIRED}.nodeSelectorTerms"), terms);
     Ok(())
+}
+
+/// What is sent back as it was read is fine; whatever else is said of pinned processors is not the user's to say.
+fn check_pinning(admission: &Admission<'_>, wanted: &[Value]) -> Result<(), ApiError> {
+    let said = |object: &Value| -> Vec<Value> {
+        let terms = list(object, &format!("{REQUIRED}.nodeSelectorTerms")).iter();
+        let expressions = terms.flat_map(|term| list(term, "matchExpressions"));
+        expressions.filter(|expression| text(expression, "key") == CPU_MANAGER).cloned().collect()
+    };
+    let known = admission.old.map(said).unwrap_or_default();
+    if said(admission.object).iter().all(|one| wanted.contains(one) || known.contains(one)) {
+        return Ok(());
+    }
+    let mut denial = Denial::by(HARVESTER);
+    let message =
+        format!("key {CPU_MANAGER:?} is automatically operated by Harvester controller and can't be changed manually");
+    denial.invalid(&FieldPath::new(REQUIRED), message);
+    denial.finish()
 }
 
 fn is_ours(key: &str) -> bool {

@@ -233,6 +233,29 @@ fn machines_go_where_their_networks_are() {
 }
 
 #[test]
+fn pinned_processors_choose_the_node_and_the_user_does_not() {
+    let with = |pinned: bool, expression: Value| {
+        let mut vm = machine();
+        vm["spec"]["template"]["spec"]["domain"]["cpu"]["dedicatedCpuPlacement"] = json!(pinned);
+        vm["spec"]["template"]["spec"]["affinity"] = json!({"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}});
+        vm
+    };
+    let ours = json!({"key": "cpumanager", "operator": "In", "values": ["true"]});
+    let other = json!({"key": "cpumanager", "operator": "In", "values": ["false"]});
+    let why = "key \"cpumanager\" is automatically operated by Harvester controller and can't be changed manually";
+    for (pinned, expression) in [(true, &other), (false, &ours), (false, &other)] {
+        let error = write(admit, with(pinned, expression.clone()), None, &nothing(), false).unwrap_err();
+        assert!(error.message().contains(why), "{error}");
+    }
+    // Sent back as it was read, though it is not pinned any more.
+    let old = with(true, ours.clone());
+    let after = write(admit, with(false, ours.clone()), Some(&old), &nothing(), false).unwrap();
+    assert!(after.pointer("/spec/template/spec/affinity").is_none(), "{after}");
+    write(admit, with(false, other), Some(&old), &nothing(), false).unwrap_err();
+}
+
+#[test]
 fn claim_templates_are_checked() {
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "driver.longhorn.io"});
     let objects = Objects::default().with("storage.k8s.io", "storageclasses", class);

@@ -111,3 +111,45 @@ fn a_network_in_use_stays() {
     assert!(error.message().contains("VM(s) a/m which must be stopped at first"), "{error}");
     admit_delete(&network("{}"), &nothing()).unwrap();
 }
+
+#[test]
+fn networks_are_as_wide_as_their_uplink() {
+    let wide = |name: &str| json!({"metadata": {"name": name, "annotations": {UPLINK_MTU: "9000"}}, "status": {"conditions": []}});
+    let config = json!({"metadata": {"name": "c"}, "spec": {"clusterNetwork": "far", "uplink": {"linkAttributes": {"mtu": 2000}}}});
+    let lookup = known()
+        .with(GROUP, "clusternetworks", wide("wide"))
+        .with(GROUP, "clusternetworks", json!({"metadata": {"name": "far"}}))
+        .with(GROUP, "vlanconfigs", config);
+    let mtu = |made: &Value| {
+        let config: Value = serde_json::from_str(made["spec"]["config"].as_str().unwrap()).unwrap();
+        config["mtu"].as_i64()
+    };
+    let of = |bridge: &str, rest: &str| network(&format!(r#"{{"type":"bridge","bridge":"{bridge}"{rest}}}"#));
+    for (bridge, rest, expected) in [
+        ("wide-br", "", Some(9000)),
+        ("wide-br", r#","mtu":9000"#, Some(9000)),
+        ("far-br", "", Some(2000)),
+        ("data-br", "", None),
+        ("data-br", r#","mtu":1500"#, Some(1500)),
+        ("br0", r#","mtu":9000"#, Some(9000)),
+    ] {
+        let made = write(admit, of(bridge, rest), None, &lookup, false).unwrap();
+        assert_eq!(mtu(&made), expected, "{bridge} {rest}");
+        // Sent again, it is the same.
+        let again = write(admit, of(bridge, rest), Some(&made), &lookup, false).unwrap();
+        assert_eq!(again["spec"], made["spec"]);
+    }
+    let narrow = of("wide-br", r#","mtu":1400"#);
+    refused(write(admit, narrow, None, &lookup, false), "is different from the MTU 9000 of cluster network wide");
+    refused(write(admit, of("data-br", r#","mtu":9000"#), None, &lookup, false), "from the MTU 1500");
+}
+
+#[test]
+fn a_vlan_that_storage_has_for_itself_is_no_machines() {
+    let storage = json!({"vlan": 7, "clusterNetwork": "data", "range": "192.0.2.0/24", "exclusiveVlan": true});
+    let setting = json!({"metadata": {"name": "storage-network"}, "value": storage.to_string()});
+    let lookup = known().with("harvesterhci.io", "settings", setting);
+    let on = |vlan: i64| network(&json!({"type": "bridge", "bridge": "data-br", "vlan": vlan}).to_string());
+    refused(write(admit, on(7), None, &lookup, false), "vlan 7 is exclusively reserved for storage network");
+    write(admit, on(8), None, &lookup, false).unwrap();
+}

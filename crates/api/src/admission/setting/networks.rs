@@ -4,11 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::Lookup;
 use super::{Proposal, json};
 use crate::harvester::settings;
-use crate::view::{flag, text};
+use crate::view::{flag, int, list, text};
 
 const MANAGEMENT: &str = "mgmt";
 const NETWORKS: [&str; 3] = ["storage-network", "rwx-network", "vm-migration-network"];
@@ -80,11 +81,59 @@ fn valid(network: &Network, lookup: &dyn Lookup) -> Result<Ipv4Net, String> {
         }
     } else if lookup.get("network.harvesterhci.io", "clusternetworks", "", cluster).is_none() {
         return Err(format!("cluster network {cluster} not found"));
+    } else {
+        reaches_every_node(cluster, lookup)?;
     }
     if network.exclusive_vlan && *vlan <= 1 {
         return Err(format!("exclusive vlan cannot be enabled for vlan {vlan}"));
     }
+    let nads = lookup.list("k8s.cni.cncf.io", "network-attachment-definitions", "");
+    if network.exclusive_vlan && nads.iter().any(|nad| is_on(nad, cluster, *vlan)) {
+        return Err(format!(
+            "storage network cannot use the same vlan {vlan} as VM Network vlan as exclusive vlan is enabled"
+        ));
+    }
     addresses(network)
+}
+
+/// Each node has an uplink of the cluster network, and it works.
+fn reaches_every_node(cluster: &str, lookup: &dyn Lookup) -> Result<(), String> {
+    let mut statuses = lookup.list("network.harvesterhci.io", "vlanstatuses", "");
+    statuses.retain(|status| text(status, "status.clusterNetwork") == cluster);
+    if statuses.is_empty() {
+        return Err(format!("vlan status not present for cluster network {cluster}"));
+    }
+    let is_ready = |status: &&Value| {
+        let mut conditions = list(status, "status.conditions").iter();
+        conditions.any(|condition| text(condition, "type") == "ready" && text(condition, "status") == "True")
+    };
+    if let Some(broken) = statuses.iter().find(|status| !is_ready(status)) {
+        return Err(format!("vs {} status is not Ready", text(broken, "metadata.name")));
+    }
+    let nodes = lookup.list("", "nodes", "");
+    let is_there = |node: &str| statuses.iter().any(|status| text(status, "status.node") == node);
+    match nodes.iter().map(|node| text(node, "metadata.name")).find(|node| !is_there(node)) {
+        Some(node) => Err(format!("vlanconfig does not span {node}")),
+        None => Ok(()),
+    }
+}
+
+/// Whether machines have the VLAN.
+fn is_on(nad: &Value, cluster: &str, vlan: i64) -> bool {
+    let config: Value = serde_json::from_str(text(nad, "spec.config")).unwrap_or_default();
+    text(&config, "bridge").strip_suffix("-br") == Some(cluster) && int(&config, "vlan") == Some(vlan)
+}
+
+/// What is taken away: shared volumes may have no network of their own.
+pub(super) fn check_removal(name: &str, lookup: &dyn Lookup) -> Result<(), String> {
+    if name != "storage-network" {
+        return Ok(());
+    }
+    let shared = serde_json::from_str::<Shared>(&settings::effective(lookup, "rwx-network")).unwrap_or_default();
+    if shared.share_storage_network {
+        return Err("storage-network cannot be disabled while rwx-network has share-storage-network=true".to_owned());
+    }
+    nobody_is_cut_off(name, lookup)
 }
 
 fn addresses(network: &Network) -> Result<Ipv4Net, String> {

@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::testing::{admitted, nothing, refusal, write};
+use super::super::testing::{Objects, admitted, nothing, refusal, write};
 use super::*;
 
 #[track_caller]
@@ -148,6 +148,55 @@ fn networks_of_the_platform_are_checked() {
     let machine = json!({"metadata": {"name": "vm"}, "status": {"created": true}});
     let running = nothing().with("kubevirt.io", "virtualmachines", machine);
     refused("storage-network", &network(json!({})), &running, "Please stop all VMs before configuring");
+}
+
+#[test]
+fn a_network_of_the_platform_reaches_every_node_and_is_alone_if_it_wants() {
+    const GROUP: &str = "network.harvesterhci.io";
+    let value = |change: Value| {
+        let mut network = json!({"vlan": 100, "clusterNetwork": "data", "range": "192.0.2.0/24"});
+        network.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        network.to_string()
+    };
+    let status = |node: &str, ready: &str| {
+        json!({"metadata": {"name": format!("data-{node}")}, "status": {"clusterNetwork": "data", "node": node,
+            "conditions": [{"type": "ready", "status": ready}]}})
+    };
+    let known = || {
+        let node = |name: &str| json!({"metadata": {"name": name}});
+        let known = nothing().with(GROUP, "clusternetworks", json!({"metadata": {"name": "data"}}));
+        known.with("", "nodes", node("one")).with("", "nodes", node("two"))
+    };
+    let alone = value(json!({}));
+    refused("storage-network", &alone, &known(), "vlan status not present for cluster network data");
+    let broken = known().with(GROUP, "vlanstatuses", status("one", "False"));
+    refused("storage-network", &alone, &broken, "vs data-one status is not Ready");
+    let half = known().with(GROUP, "vlanstatuses", status("one", "True"));
+    refused("storage-network", &alone, &half, "vlanconfig does not span two");
+    let whole = || with_statuses(known(), &[status("one", "True"), status("two", "True")]);
+    let setting = |value: &str| json!({"metadata": {"name": "storage-network"}, "value": value});
+    write(admit, setting(&alone), None, &whole(), false).unwrap();
+
+    let nad =
+        json!({"metadata": {"name": "n", "namespace": "a"}, "spec": {"config": r#"{"bridge":"data-br","vlan":100}"#}});
+    let shared = whole().with("k8s.cni.cncf.io", "network-attachment-definitions", nad);
+    write(admit, setting(&alone), None, &shared, false).unwrap();
+    let exclusive = value(json!({"exclusiveVlan": true}));
+    refused("storage-network", &exclusive, &shared, "storage network cannot use the same vlan 100");
+
+    // It stays while others stand on it.
+    let old = setting(&alone);
+    write(admit, setting(""), Some(&old), &nothing(), false).unwrap();
+    let user = json!({"metadata": {"name": "rwx-network"}, "value": r#"{"share-storage-network":true}"#});
+    let error = write(admit, setting(""), Some(&old), &nothing().with("harvesterhci.io", "settings", user), false);
+    assert!(error.unwrap_err().message().contains("cannot be disabled while rwx-network"));
+}
+
+fn with_statuses(mut objects: Objects, statuses: &[Value]) -> Objects {
+    for status in statuses {
+        objects = objects.with("network.harvesterhci.io", "vlanstatuses", status.clone());
+    }
+    objects
 }
 
 #[test]

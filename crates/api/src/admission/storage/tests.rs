@@ -134,3 +134,11 @@ fn reserved_classes_do_not_change_but_for_being_the_default() {
     assert!(error.unwrap_err().message().contains("can't be modified"));
     write(admit_class, class(true, "false"), Some(&old), &nothing(), false).unwrap();
 }
+
+#[test]
+fn a_disk_has_one_provisioner() {
+    let disk = |provisioner: Value| json!({"metadata": {"name": "d"}, "spec": {"provisioner": provisioner}});
+    write(admit_disk, disk(json!({"longhorn": {}, "lvm": null})), None, &nothing(), false).unwrap();
+    let error = write(admit_disk, disk(json!({"longhorn": {}, "lvm": {}})), None, &nothing(), false).unwrap_err();
+    assert!(error.message().contains("should not have multiple provisioners"), "{error}");
+}
