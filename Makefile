@@ -29,6 +29,7 @@ build: ## Build the server for release
 test: ## Run every check and every test
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
+	@scripts/chrony "$(TARGET)/chrony"
 	$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory guest
 	# Server and tests at once: built apart, they would have other features of the same libraries, and each its own copy.

@@ -1,8 +1,12 @@
 //! What Harvester's clients do with a node: cordon it, put it into maintenance mode, and ask what stands in the way.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
 use anyhow::ensure;
 use croft_e2e::machines::{INSTANCES, MACHINES, create, empty, is_gone, node, status_becomes};
-use croft_testkit::{Answer, Call, Client, eventually};
+use croft_testkit::{Answer, Call, Client, Croft, Process, StoreKind, eventually, find_program};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -170,4 +174,65 @@ async fn cordoning_and_what_a_node_cannot_do() {
     let answer = act(&client, &name, "maintenancePossible", &json!({})).await;
     assert_eq!(answer.status, 409, "{}", answer.text());
     assert!(answer.text().contains("default/waits"), "{}", answer.text());
+}
+
+/// A program of chrony's: installed, or unpacked by `scripts/chrony`.
+fn chrony(name: &str) -> PathBuf {
+    let target = croft_testkit::binary().expect("the server is built");
+    let unpacked = target.ancestors().nth(2).expect("a target directory").join("chrony");
+    let places = [unpacked.join("usr/sbin").join(name), unpacked.join("usr/bin").join(name)];
+    let found = find_program(name).or_else(|| places.into_iter().find(|file| file.is_file()));
+    found.unwrap_or_else(|| panic!("no {name}: `scripts/chrony {}` unpacks it", unpacked.display()))
+}
+
+/// A chronyd that leaves the clock alone, configured below `dir` as Debian's is below /etc.
+fn chronyd(dir: &std::path::Path) -> Process {
+    let (etc, sources) = (dir.join("chrony"), dir.join("chrony/sources.d"));
+    std::fs::create_dir_all(&sources).expect("a directory");
+    let config = format!(
+        "sourcedir {}\nbindcmdaddress {1}/chronyd.sock\npidfile {1}/pid\ncmdport 0\nport 0\nuser root\n",
+        sources.display(),
+        dir.display(),
+    );
+    std::fs::write(etc.join("chrony.conf"), config).expect("written");
+    let mut command = Command::new(chrony("chronyd"));
+    command.args(["-d", "-x", "-U", "-f"]).arg(etc.join("chrony.conf"));
+    Process::spawn("chronyd", command, &dir.join("log")).expect("chronyd starts")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hosts_clock_follows_the_chosen_servers() {
+    const SETTING: &str = "/apis/harvesterhci.io/v1beta1/settings/ntp-servers";
+    let dir = tempfile::Builder::new().prefix("croft-").tempdir_in("/tmp").expect("a directory");
+    // Chrony takes commands in a directory of its own alone.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).expect("its permissions");
+    let _daemon = chronyd(dir.path());
+    let chronyc = chrony("chronyc");
+    let path = format!("PATH={}:{}", chronyc.parent().expect("its directory").display(), env!("PATH"));
+    let etc = format!("--etc-dir={}", dir.path().display());
+    let server =
+        Croft::start_node_under(StoreKind::Embedded, &["env", &path], &[&etc]).await.expect("the server starts");
+    let client = server.client().expect("a client");
+    let name = name_of_node(&client).await;
+
+    let told = |node: &Value| -> Value {
+        let text = node["metadata"]["annotations"]["node.harvesterhci.io/ntp-service"].as_str().unwrap_or("null");
+        serde_json::from_str(text).expect("JSON")
+    };
+    let asked = || {
+        let socket = dir.path().join("chronyd.sock");
+        let sources =
+            Command::new(&chronyc).arg("-h").arg(socket).args(["-c", "-N", "sources", "-a"]).output().expect("chronyc");
+        String::from_utf8(sources.stdout).expect("text")
+    };
+    for servers in [&["192.0.2.1", "ntp.example.invalid"][..], &["192.0.2.2"], &[]] {
+        let value = if servers.is_empty() { String::new() } else { json!({"ntpServers": servers}).to_string() };
+        client.patch(SETTING, "merge-patch", &json!({"value": value})).await.expect("an answer").ok().expect("set");
+        let expected = json!({"ntpSyncStatus": "unsynced", "currentNtpServers": servers.join(" ")});
+        // Nobody answers, but chrony asks them, and no others.
+        node_becomes(&client, &name, "the servers in the annotation", |node| told(node) == expected).await;
+        let found: Vec<String> = asked().lines().filter_map(|line| line.split(',').nth(2).map(str::to_owned)).collect();
+        assert_eq!(found, servers);
+    }
+    assert!(!dir.path().join("chrony/sources.d/croft.sources").exists());
 }

@@ -156,10 +156,12 @@ async fn settings_are_there_are_checked_and_stay() {
     refused(&answer, 405, "Disallow delete setting name log-level");
 
     // What has no effect here says so.
-    set(&client, "ntp-servers", r#"{"ntpServers":["192.0.2.1"]}"#).await.ok().expect("taken");
-    let path = format!("{SETTINGS}/ntp-servers");
+    set(&client, "vip-pools", r#"{"default":"192.0.2.0/24"}"#).await.ok().expect("taken");
+    let path = format!("{SETTINGS}/vip-pools");
     let kept = becomes(&client, &path, "told", BOOT, |setting| condition(setting, "configured").is_some()).await;
-    assert_eq!(condition(&kept, "configured").expect("a condition")["reason"], "NotSupported");
+    let told = condition(&kept, "configured").expect("a condition");
+    assert_eq!(told["reason"], "NotSupported");
+    assert!(told["message"].as_str().is_some_and(|why| why.contains("IPPool")), "{told}");
     set(&client, "ui-source", "bundled").await.ok().expect("taken");
     becomes(&client, &format!("{SETTINGS}/ui-source"), "told", BOOT, |setting| is_true(setting, "configured")).await;
 }

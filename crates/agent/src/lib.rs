@@ -4,6 +4,7 @@
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
 //! - `workload` starts what runs guests: `vm` on [`volume`]s;
 //! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
+//! - `ntp` tells the host's time daemon whom to ask;
 //! - `metrics` are the figures of all this;
 //! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
 //!
@@ -23,6 +24,7 @@ mod iso;
 mod metrics;
 pub mod network;
 mod node;
+mod ntp;
 mod probe;
 mod reset;
 mod server;
@@ -67,6 +69,8 @@ pub struct Config {
     pub vm_subnet: Option<network::Ipv4Net>,
     /// QEMU; a name is looked up in the PATH.
     pub qemu: PathBuf,
+    /// Where the daemons of this host are configured; `None` if they are not this agent's to configure.
+    pub etc_dir: Option<PathBuf>,
 }
 
 impl fmt::Debug for Config {
@@ -131,6 +135,8 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         stores: Arc::clone(&stores),
         figures: Arc::clone(&figures),
     };
+    let time_service =
+        ntp::TimeService { client: config.client.clone(), node_name: config.node_name.clone(), etc: config.etc_dir };
     let registration = node::Registration {
         client: config.client,
         name: config.node_name,
@@ -143,6 +149,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let services = server::Services { guests, reach: lines, stores, figures, logs };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
+    tasks.spawn(time_service.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));
     tasks.spawn(workload.run(stop.clone()));
     tasks.spawn(server::serve(listener, tls, services, stop));

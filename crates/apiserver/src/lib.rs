@@ -17,6 +17,7 @@ mod bootstrap;
 mod cache;
 mod call;
 mod catalog;
+mod certificates;
 mod clock;
 mod crd;
 mod decode;

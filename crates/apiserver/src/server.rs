@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use croft_meta::{ApiError, Chain, Revision};
-use croft_pki::kubeconfig::Credentials;
-use croft_pki::{AgentTls, Ca, CertResolver, Kubeconfig, Secret, ServerNames, ServingCert, TokenSigner};
+use croft_pki::{AgentTls, Ca, CertResolver, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
@@ -25,12 +24,8 @@ use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::write::EventLease;
-use crate::{bootstrap, crd, history, serve, web_tls};
+use crate::{bootstrap, certificates, crd, history, serve, web_tls};
 
-/// How often certificates are looked at; they are renewed with a third of their life left.
-const CERT_CHECK: Duration = Duration::from_hours(1);
-/// The admin certificate in the kubeconfig is renewed, like the server's own, with a third of this left.
-const ADMIN_CERT_TTL: Duration = Duration::from_hours(365 * 24);
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
@@ -284,7 +279,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     server.address.store(Arc::new(serve::reachable(first).to_string()));
     server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
 
-    let kubeconfig = write_kubeconfig(&config.data_dir, &server.ca, first, now).map_err(StartError::Kubeconfig)?;
+    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server.ca, first, Duration::ZERO, now)
+        .map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
     let ips =
@@ -301,7 +297,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let api_tls = Arc::new(ArcSwap::new(Arc::clone(&tls)));
     let web_tls = Arc::new(ArcSwap::new(tls));
     tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
-    tasks.spawn(renew_certificates(Arc::clone(&server), resolver, cert, names, config.data_dir, first));
+    let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
+    tasks.spawn(served.renew(Arc::clone(&server)));
     for (index, listener) in listeners.into_iter().enumerate() {
         // Kubeconfigs lead to the first one, and trust this server's own authority.
         let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
@@ -322,67 +319,6 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     });
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
-}
-
-/// An admin kubeconfig for the first listener; kept as it is while it is still good.
-fn write_kubeconfig(
-    data_dir: &std::path::Path,
-    ca: &Ca,
-    first: SocketAddr,
-    now: Timestamp,
-) -> Result<PathBuf, croft_pki::Error> {
-    let path = data_dir.join("kubeconfig");
-    let server = format!("https://{}", serve::reachable(first));
-    if let Ok(Some(kept)) = Kubeconfig::read(&path)
-        && kept.server == server
-        && kept.ca_pem == ca.cert_pem()
-        && let Credentials::Certificate { cert_pem, .. } = &kept.credentials
-        && !croft_pki::ca::pem_due_for_renewal(cert_pem, now)
-    {
-        return Ok(path);
-    }
-    let issued = ca.issue_client("admin", &["system:masters".to_owned()], ADMIN_CERT_TTL, now)?;
-    let kubeconfig = Kubeconfig {
-        server,
-        ca_pem: ca.cert_pem().to_owned(),
-        cluster: "croft".to_owned(),
-        user: "admin".to_owned(),
-        credentials: issued.into(),
-    };
-    kubeconfig.write(&path)?;
-    Ok(path)
-}
-
-/// Keeps the serving certificate young, and the one in the admin kubeconfig.
-async fn renew_certificates(
-    server: Arc<ApiServer>,
-    resolver: Arc<CertResolver>,
-    mut cert: ServingCert,
-    names: ServerNames,
-    data_dir: PathBuf,
-    first: SocketAddr,
-) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(CERT_CHECK) => {}
-            () = server.stop.cancelled() => return,
-        }
-        let now = Timestamp::now();
-        if let Err(error) = write_kubeconfig(&data_dir, &server.ca, first, now) {
-            tracing::error!(error = %Chain(&error), "the admin kubeconfig could not be renewed");
-        }
-        if !cert.due_for_renewal(now) {
-            continue;
-        }
-        match ServingCert::load_or_issue(&data_dir.join("pki"), &server.ca, &names, now) {
-            Ok(renewed) => {
-                resolver.swap(&renewed);
-                cert = renewed;
-                tracing::info!("the serving certificate was renewed");
-            }
-            Err(error) => tracing::error!(error = %Chain(&error), "the serving certificate could not be renewed"),
-        }
-    }
 }
 
 fn own_host_name() -> Option<String> {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::server::ApiServer;
 
-const SETTINGS: &str = "harvesterhci.io/settings";
+pub(crate) const SETTINGS: &str = "harvesterhci.io/settings";
 const CERTIFICATES: &str = "ssl-certificates";
 const PARAMETERS: &str = "ssl-parameters";
 

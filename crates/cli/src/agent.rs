@@ -33,6 +33,7 @@ pub(crate) fn start(
         run_dir: node.run_dir.clone(),
         vm_subnet: node.vm_subnet,
         qemu: PathBuf::from(QEMU),
+        etc_dir: node.etc_dir.clone(),
     };
     let stop = server.stopping();
     tokio::spawn(async move {

@@ -86,6 +86,7 @@ node-name: n1
 node-listen: :10250
 run-dir: /run/croft
 vm-subnet: 10.60.0.0/16
+etc-dir: /etc/here
 log-format: json
 ";
         let options = parse(yaml).unwrap();

@@ -75,6 +75,10 @@ pub(crate) struct ServerOptions {
     /// [default: 10.52.0.0/16, or a private one that this machine does not route yet]
     #[arg(long, env = "CROFT_VM_SUBNET", value_name = "CIDR")]
     pub(crate) vm_subnet: Option<String>,
+    /// Where this machine's time daemon is configured, for the setting ntp-servers
+    /// [default: /etc for root with the default data directory, else nowhere]
+    #[arg(long, env = "CROFT_ETC_DIR", value_name = "DIR")]
+    pub(crate) etc_dir: Option<PathBuf>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -104,6 +108,7 @@ impl ServerOptions {
             node_listen: self.node_listen.or(others.node_listen),
             run_dir: self.run_dir.or(others.run_dir),
             vm_subnet: self.vm_subnet.or(others.vm_subnet),
+            etc_dir: self.etc_dir.or(others.etc_dir),
             log_format: self.log_format.or(others.log_format),
         }
     }

@@ -11,6 +11,7 @@ use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreK
 use crate::{config_file, kubeconfig_link, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
+const ETC_DIR: &str = "/etc";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
@@ -40,6 +41,8 @@ pub struct NodeSettings {
     pub run_dir: PathBuf,
     /// None for one that is free.
     pub vm_subnet: Option<Ipv4Net>,
+    /// Where the host's daemons are configured; None if that is left alone.
+    pub etc_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +121,10 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     run_dir::check(&run_dir)?;
     let vm_subnet = options.vm_subnet.as_deref().map(parse_subnet).transpose();
     let vm_subnet = vm_subnet.map_err(|why| anyhow::anyhow!("--vm-subnet: {why}"))?;
-    Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet }))
+    // Only the server that is installed on this machine changes the machine.
+    let is_installed = data_dir == Path::new(DATA_DIR) && rustix::process::geteuid().is_root();
+    let etc_dir = options.etc_dir.clone().or_else(|| is_installed.then(|| ETC_DIR.into()));
+    Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
 }
 
 fn checked_node_name(name: &str) -> anyhow::Result<String> {
@@ -247,10 +253,14 @@ mod tests {
         assert_eq!(resolve(&["--no-node"]).unwrap().node, None);
         assert!(resolve(&["--no-node=false"]).unwrap().node.is_some());
         let args = ["--node-name=n1", "--node-listen=127.0.0.1:0", "--run-dir=/r", "--vm-subnet=10.7.1.2/20"];
-        let node = resolve(&args).unwrap().node.unwrap();
+        // Another directory: this is not the server that is installed here.
+        let node = resolve(&[&args[..], &["--data-dir=/d"]].concat()).unwrap().node.unwrap();
         let listen = NodeListen { address: "127.0.0.1:0".parse().unwrap(), is_required: true };
         let vm_subnet = Some("10.7.0.0/20".parse().unwrap());
-        assert_eq!(node, NodeSettings { name: "n1".to_owned(), listen, run_dir: "/r".into(), vm_subnet });
+        let name = "n1".to_owned();
+        assert_eq!(node, NodeSettings { name, listen, run_dir: "/r".into(), vm_subnet, etc_dir: None });
+        let node = resolve(&["--data-dir=/d", "--etc-dir=/e"]).unwrap().node.unwrap();
+        assert_eq!(node.etc_dir, Some("/e".into()));
     }
 
     #[test]

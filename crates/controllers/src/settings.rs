@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use croft_api::harvester::backup_target::{self, BackupTarget};
-use croft_api::harvester::settings::{State, state_of};
+use croft_api::harvester::settings::{State, state_of, why_without_effect};
 use croft_api::harvester::{Setting, set_condition};
 use croft_reconcile::{Cache, Error, Key, failure};
 use jiff::Timestamp;
@@ -49,8 +49,9 @@ fn told(setting: &Setting, name: &str, now: Timestamp) -> Setting {
     let conditions = &mut new.status.get_or_insert_default().conditions;
     match state_of(name) {
         Some(State::NoEffect) if !value.is_empty() => {
-            let message = "the value is kept, but what it configures is not part of this server";
-            set_condition(conditions, "configured", false, ("NotSupported", message), now);
+            let why = why_without_effect(name).unwrap_or_default();
+            let message = format!("the value is kept, but it has no effect: {why}");
+            set_condition(conditions, "configured", false, ("NotSupported", &message), now);
         }
         _ => set_condition(conditions, "configured", true, ("", ""), now),
     }
@@ -122,9 +123,9 @@ mod tests {
         let works = told(&setting("debug"), "log-level", now);
         assert_eq!(status(&works), Some("True"));
         assert_eq!(told(&works, "log-level", Timestamp::now()), works);
-        let kept = told(&setting(r#"{"ntpServers":["a.b"]}"#), "ntp-servers", now);
+        let kept = told(&setting(r#"{"a":"10.0.0.0/24"}"#), "vip-pools", now);
         assert_eq!(status(&kept), Some("False"));
-        assert_eq!(status(&told(&Setting { value: None, ..kept }, "ntp-servers", now)), Some("True"));
+        assert_eq!(status(&told(&Setting { value: None, ..kept }, "vip-pools", now)), Some("True"));
         assert_eq!(status(&told(&setting(""), "log-level", now)), None);
     }
 

@@ -196,9 +196,17 @@ pub fn due_for_renewal(cert: &CertificateDer<'_>, now: Timestamp) -> bool {
     end - now.as_second() < (end - start) / 3
 }
 
-/// The same for a certificate in PEM, as in a kubeconfig.
-pub fn pem_due_for_renewal(cert_pem: &str, now: Timestamp) -> bool {
-    CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_or(true, |der| due_for_renewal(&der, now))
+/// It ends within this time, or cannot be read.
+pub fn ends_within(cert: &CertificateDer<'_>, ahead: Duration, now: Timestamp) -> bool {
+    let Ok((_, cert)) = x509_parser::parse_x509_certificate(cert) else { return true };
+    let left = cert.validity().not_after.timestamp() - now.as_second();
+    i64::try_from(ahead.as_secs()).map_or(true, |ahead| left < ahead)
+}
+
+/// The same for a certificate in PEM, as in a kubeconfig: it is to be renewed by itself, or ends within the time.
+pub fn pem_due_for_renewal(cert_pem: &str, ahead: Duration, now: Timestamp) -> bool {
+    let is_due = |der: CertificateDer<'_>| due_for_renewal(&der, now) || ends_within(&der, ahead, now);
+    CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_or(true, is_due)
 }
 
 pub(crate) fn generate_key(subject: &str) -> Result<KeyPair> {

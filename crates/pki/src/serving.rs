@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -90,6 +91,12 @@ impl ServingCert {
         {
             return Ok(kept);
         }
+        Self::issue(dir, ca, names, now)
+    }
+
+    /// A new one in the place of the kept one.
+    pub fn issue(dir: &Path, ca: &Ca, names: &ServerNames, now: Timestamp) -> Result<Self> {
+        let (cert_path, key_path) = (dir.join("server.crt"), dir.join("server.key"));
         let (names, ips): (Vec<_>, Vec<_>) =
             (names.names.iter().cloned().collect(), names.ips.iter().copied().collect());
         let issued = ca.issue_server(&names, &ips, now)?;
@@ -102,6 +109,10 @@ impl ServingCert {
     /// Less than a third of its life is left: call [`Self::load_or_issue`] again and swap the result in.
     pub fn due_for_renewal(&self, now: Timestamp) -> bool {
         ca::due_for_renewal(self.cert(), now)
+    }
+
+    pub fn ends_within(&self, ahead: Duration, now: Timestamp) -> bool {
+        ca::ends_within(self.cert(), ahead, now)
     }
 
     pub fn cert(&self) -> &CertificateDer<'static> {
@@ -159,6 +170,9 @@ mod tests {
         assert_eq!(load(&names(&["a.example"]), days(200)).cert(), first.cert());
         assert!(!first.due_for_renewal(days(240)));
         assert!(first.due_for_renewal(days(250)));
+        let ahead = Duration::from_hours(200 * 24);
+        assert!(!first.ends_within(ahead, days(160)) && first.ends_within(ahead, days(170)));
+        assert!(!first.ends_within(Duration::ZERO, days(360)));
 
         let renewed = load(&names(&["a.example"]), days(250));
         assert_ne!(renewed.cert(), first.cert());

@@ -4,6 +4,7 @@
 //! come and go without anybody telling, so that they are looked at now and then besides.
 
 mod describe;
+mod unasked;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::pools::Added;
 use super::{DEFAULT_POOL, Inner, Work, blocking};
 use crate::MANAGER;
+use unasked::Unasked;
 
 /// Where Harvester keeps these objects.
 const NAMESPACE: &str = "longhorn-system";
@@ -73,17 +75,18 @@ impl Inner {
         let objects = cache.list();
         let ours: Vec<Arc<BlockDevice>> =
             objects.into_iter().filter(|object| object.spec.node_name == self.node_name).collect();
+        let unasked = Unasked::read(&self.client).await;
         let mut has_added = self.look_at_default(&ours).await;
         let mut seen: HashSet<String> = HashSet::new();
         for device in found.iter().filter(|device| describe::is_shown(device)) {
             let object = find_or_new(&ours, &self.node_name, device);
             seen.insert(object.name_any());
-            has_added |= self.look_at_disk(object, device).await;
+            has_added |= self.look_at_disk(object, device, &unasked).await;
         }
         let default = describe::default_name(&self.node_name);
         for object in ours.iter().filter(|object| !seen.contains(&object.name_any()) && object.name_any() != default) {
             if let Some(device) = named_device(object).await {
-                has_added |= self.look_at_disk(BlockDevice::clone(object), &device).await;
+                has_added |= self.look_at_disk(BlockDevice::clone(object), &device, &unasked).await;
                 continue;
             }
             let mut gone = BlockDevice::clone(object);
@@ -103,7 +106,7 @@ impl Inner {
             let Ok(device) = blocking(move || croft_block::inspect(&path)).await else { continue };
             let mut object = describe::new_object(NAMESPACE, &self.node_name, &device);
             object.metadata.name = Some(pool.id().to_owned());
-            self.look_at_disk(object, &device).await;
+            self.look_at_disk(object, &device, &Unasked::default()).await;
         }
     }
 
@@ -121,8 +124,11 @@ impl Inner {
     }
 
     /// Brings one disk to what its object asks for, and says how it is.
-    async fn look_at_disk(&self, mut object: BlockDevice, device: &Device) -> bool {
+    async fn look_at_disk(&self, mut object: BlockDevice, device: &Device, unasked: &Unasked) -> bool {
         let before = object.clone();
+        if unasked.includes(&object, device) {
+            object.spec.provision = Some(true);
+        }
         let name = object.name_any();
         let is_wanted = object.spec.provision == Some(true);
         let pool = self.pools.get(&name);

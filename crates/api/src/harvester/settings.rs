@@ -3,6 +3,8 @@
 //! All of them exist from the start, because clients only ever change them. What Croft makes of each is its [`State`];
 //! `docs/settings.md` tells the same to people.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -14,8 +16,8 @@ pub const ALL: &[(&str, &str)] = &[
     ("additional-ca", ""),
     ("additional-guest-memory-overhead-ratio", "1.5"),
     ("api-ui-version", "1.1.9"),
-    ("auto-disk-provision-paths", ""),
-    ("auto-rotate-rke2-certs", r#"{"enable":false,"expiringInHours":240}"#),
+    (AUTO_DISK_PATHS, ""),
+    (AUTO_ROTATE, r#"{"enable":false,"expiringInHours":240}"#),
     ("backup-target", ""),
     (
         "cluster-pod-security-standard",
@@ -46,7 +48,7 @@ pub const ALL: &[(&str, &str)] = &[
     ("longhorn-v2-data-engine-hugepage-enabled", "true"),
     ("longhorn-v2-data-engine-memory-size", "2048"),
     ("max-hotplug-ratio", "4"),
-    ("ntp-servers", ""),
+    (NTP_SERVERS, ""),
     ("overcommit-config", r#"{"cpu":1000,"memory":150,"storage":100}"#),
     ("rancher-cluster", "{}"),
     ("release-download-url", "https://releases.rancher.com/harvester"),
@@ -86,6 +88,12 @@ pub const ALL: &[(&str, &str)] = &[
     ("volume-snapshot-class", "longhorn"),
 ];
 
+/// Whom the node's clock follows.
+pub const NTP_SERVERS: &str = "ntp-servers";
+/// Which blank disks of nodes become pools by themselves.
+pub const AUTO_DISK_PATHS: &str = "auto-disk-provision-paths";
+/// How long before their end certificates are renewed.
+pub const AUTO_ROTATE: &str = "auto-rotate-rke2-certs";
 pub const SERVER_VERSION: &str = "server-version";
 /// The Harvester whose API this is; clients parse it and choose by it how they speak.
 pub const COMPATIBLE_WITH: &str = "v1.8.1";
@@ -105,12 +113,16 @@ pub enum State {
 pub const ACTED_ON: &[&str] = &[
     "additional-ca",
     "additional-guest-memory-overhead-ratio",
+    AUTO_DISK_PATHS,
+    AUTO_ROTATE,
     "backup-target",
     "csi-online-expand-validation",
     "default-vm-termination-grace-period-seconds",
     "http-proxy",
+    "kubeconfig-default-token-ttl-minutes",
     "log-level",
     "max-hotplug-ratio",
+    NTP_SERVERS,
     "overcommit-config",
     SERVER_VERSION,
     "ssl-certificates",
@@ -122,12 +134,12 @@ pub const ACTED_ON: &[&str] = &[
 ];
 
 /// What clients and the web interface choose by.
+#[cfg(test)]
 const FOR_CLIENTS: &[&str] = &[
     "api-ui-version",
     "csi-driver-config",
     "default-storage-class",
     "harvester-csi-ccm-versions",
-    "kubeconfig-default-token-ttl-minutes",
     "release-download-url",
     "support-bundle-image",
     "support-bundle-namespaces",
@@ -140,16 +152,66 @@ const FOR_CLIENTS: &[&str] = &[
     "volume-snapshot-class",
 ];
 
+/// What is kept without an effect, and why there is none.
+pub const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("cluster-pod-security-standard", "no pods run here"),
+    ("cluster-registration-url", "Rancher's agent is a pod, and no pods run here"),
+    ("containerd-registry", "there is no containerd; downloads take their credentials from Secrets"),
+    ("instance-manager-resources", "Longhorn does not run here"),
+    ("kubevirt-migration", "running machines cannot be moved to another node yet"),
+    ("longhorn-v2-data-engine-enabled", "Longhorn does not run here"),
+    ("longhorn-v2-data-engine-hugepage-enabled", "Longhorn does not run here"),
+    ("longhorn-v2-data-engine-memory-size", "Longhorn does not run here"),
+    ("rancher-cluster", "this cluster cannot be imported into Rancher"),
+    ("rwx-network", "there are no shared file systems yet"),
+    ("storage-network", "volumes are not replicated to other nodes yet"),
+    ("traefik-default-tls-options", "there is no Traefik; ssl-parameters says how TLS is spoken"),
+    ("upgrade-checker-enabled", "nobody is asked for new versions: the program is replaced by hand"),
+    ("upgrade-checker-url", "nobody is asked for new versions: the program is replaced by hand"),
+    ("upgrade-config", "the program is replaced by hand"),
+    ("vip-pools", "it is deprecated; pools of addresses are IPPool objects"),
+    ("vm-force-reset-policy", "there is no other node that the machines of a dead one could start on"),
+    ("vm-migration-network", "running machines cannot be moved to another node yet"),
+];
+
+/// Why a setting has no effect.
+pub fn why_without_effect(name: &str) -> Option<&'static str> {
+    WITHOUT_EFFECT.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+}
+
 /// `None` for settings that others have made.
 pub fn state_of(name: &str) -> Option<State> {
     default_of(name)?;
     Some(if ACTED_ON.contains(&name) {
         State::Works
-    } else if FOR_CLIENTS.contains(&name) {
-        State::ForClients
-    } else {
+    } else if why_without_effect(name).is_some() {
         State::NoEffect
+    } else {
+        State::ForClients
     })
+}
+
+/// The value of `ntp-servers`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TimeServers {
+    pub ntp_servers: Vec<String>,
+}
+
+/// The value of `auto-rotate-rke2-certs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rotation {
+    pub enable: bool,
+    pub expiring_in_hours: u64,
+}
+
+impl Rotation {
+    /// How long before its end a certificate is to be renewed; zero if that is left to the server.
+    pub fn ahead(self) -> Duration {
+        let hours = if self.enable { self.expiring_in_hours } else { 0 };
+        Duration::from_secs(hours.saturating_mul(3600))
+    }
 }
 
 /// The value of `ssl-certificates`. All in PEM.
@@ -231,14 +293,33 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_those_acted_on_exist() {
+    fn of_every_name_one_thing_is_said() {
         let mut names: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
         names.sort_unstable();
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(ACTED_ON.iter().chain(FOR_CLIENTS).all(|name| default_of(name).is_some()));
-        assert!(ACTED_ON.iter().all(|name| !FOR_CLIENTS.contains(name)));
+        let without: Vec<&str> = WITHOUT_EFFECT.iter().map(|(name, _)| *name).collect();
+        let mut told: Vec<&str> = [ACTED_ON, FOR_CLIENTS, &without].concat();
+        told.sort_unstable();
+        assert_eq!(told, names);
+    }
+
+    #[test]
+    fn the_documentation_says_the_same() {
+        let text = include_str!("../../../../docs/settings.md");
+        let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let mut count = 0;
+        for (name, row) in rows {
+            count += 1;
+            let told = match state_of(name).unwrap() {
+                State::Works => " | works | ".to_owned(),
+                State::ForClients => " | for clients | ".to_owned(),
+                State::NoEffect => format!(" | stored only | No effect: {}. |", why_without_effect(name).unwrap()),
+            };
+            assert!(format!(" | {row}").contains(&told), "{name}: {told}");
+        }
+        assert_eq!(count, ALL.len());
     }
 
     #[test]
