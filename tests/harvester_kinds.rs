@@ -353,6 +353,8 @@ async fn what_scripts_look_for_is_there_and_stays_as_users_left_it() {
         "/apis/storage.k8s.io/v1/storageclasses/harvester-longhorn",
         "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses/longhorn",
         "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses/longhorn-snapshot",
+        "/apis/network.harvesterhci.io/v1beta1/linkmonitors/nic",
+        "/apis/network.harvesterhci.io/v1beta1/linkmonitors/mgmt",
         "/apis/longhorn.io/v1beta2/namespaces/longhorn-system/settings/storage-over-provisioning-percentage",
         "/apis/apps/v1/namespaces/harvester-system/deployments/harvester",
         "/api/v1/namespaces/kube-system/services/ingress-expose",

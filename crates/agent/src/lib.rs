@@ -4,6 +4,7 @@
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
 //! - `workload` starts what runs guests: `vm` on [`volume`]s;
 //! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
+//! - `link_monitors` shows the links of this host;
 //! - `ntp` tells the host's time daemon whom to ask;
 //! - `metrics` are the figures of all this;
 //! - `server` is the HTTPS interface that the API server calls for whatever needs the live machine.
@@ -21,6 +22,7 @@ pub mod data_import;
 pub mod guest;
 pub mod image;
 mod iso;
+mod link_monitors;
 mod metrics;
 pub mod network;
 mod node;
@@ -135,6 +137,8 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         stores: Arc::clone(&stores),
         figures: Arc::clone(&figures),
     };
+    let link_monitors =
+        link_monitors::LinkMonitors { client: config.client.clone(), node_name: config.node_name.clone() };
     let time_service =
         ntp::TimeService { client: config.client.clone(), node_name: config.node_name.clone(), etc: config.etc_dir };
     let registration = node::Registration {
@@ -150,6 +154,7 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(time_service.run(stop.clone()));
+    tasks.spawn(link_monitors.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));
     tasks.spawn(workload.run(stop.clone()));
     tasks.spawn(server::serve(listener, tls, services, stop));

@@ -4,6 +4,7 @@ pub mod addon;
 pub mod backup_target;
 mod block_device;
 mod image;
+mod link_monitor;
 pub mod maintenance;
 pub mod settings;
 pub mod ssh_key;
@@ -12,6 +13,7 @@ mod template;
 
 pub use block_device::*;
 pub use image::*;
+pub use link_monitor::*;
 pub use support_bundle::{SupportBundle, SupportBundleSpec, SupportBundleStatus};
 pub use template::*;
 
@@ -104,6 +106,16 @@ kind! {
 kind! {
     /// How a cluster network reaches the wire on some nodes.
     VlanConfig, "network.harvesterhci.io", "v1beta1", "vlanconfigs", ClusterResourceScope {}
+}
+
+kind! {
+    /// Which links of which nodes are to be shown, and how they are.
+    LinkMonitor, "network.harvesterhci.io", "v1beta1", "linkmonitors", ClusterResourceScope {
+        #[serde(default, deserialize_with = "nullable")]
+        spec: LinkMonitorSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<LinkMonitorStatus>,
+    }
 }
 
 /// Holds a VlanConfig until its uplink is down.

@@ -62,8 +62,12 @@ impl Links {
     }
 
     pub(crate) async fn all(&self) -> Result<Vec<Link>, NetError> {
+        Ok(self.messages().await?.iter().map(Link::read).collect())
+    }
+
+    pub(crate) async fn messages(&self) -> Result<Vec<LinkMessage>, NetError> {
         let messages = self.handle.link().get().execute().try_collect::<Vec<_>>().await;
-        Ok(messages.map_err(|error| failed("list", "links", error))?.iter().map(Link::read).collect())
+        messages.map_err(|error| failed("list", "links", error))
     }
 
     pub(crate) async fn add_bridge(&self, name: &str, mac: Mac, mtu: u32) -> Result<Link, NetError> {

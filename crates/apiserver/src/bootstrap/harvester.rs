@@ -34,6 +34,8 @@ pub(super) fn objects(address: &str) -> Vec<Wanted> {
     let mut wanted: Vec<Wanted> =
         reporting.map(|object| Wanted { object, existing: Existing::Report }).into_iter().collect();
     wanted.push(Wanted::kept(virtual_ip(host)));
+    let monitors = [("nic", "device", ""), ("mgmt", "", "mgmt(-br|-bo)")];
+    wanted.extend(monitors.map(|(name, kinds, names)| Wanted::kept(link_monitor(name, kinds, names))));
     let classes = [("longhorn-snapshot", "snap"), ("longhorn", "bak")];
     wanted.extend(classes.map(|(name, ty)| Wanted::kept(snapshot_class(name, ty))));
     wanted.extend(LONGHORN_SETTINGS.iter().map(|(name, value)| Wanted::kept(longhorn_setting(name, value))));
@@ -110,6 +112,15 @@ fn virtual_ip(host: &str) -> Value {
             "enabled": "true", "serviceType": "LoadBalancer", "mode": "static", "hwAddress": "",
             "ip": host, "loadBalancerIP": host,
         },
+    })
+}
+
+/// Which links the nodes show: their cards, and what the management network stands on.
+fn link_monitor(name: &str, kinds: &str, names: &str) -> Value {
+    json!({
+        "apiVersion": "network.harvesterhci.io/v1beta1", "kind": "LinkMonitor",
+        "metadata": { "name": name },
+        "spec": { "targetLinkRule": { "typeRule": kinds, "nameRule": names } },
     })
 }
 
