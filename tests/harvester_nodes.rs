@@ -236,3 +236,42 @@ async fn the_hosts_clock_follows_the_chosen_servers() {
     }
     assert!(!dir.path().join("chrony/sources.d/croft.sources").exists());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_shows_its_links_and_its_disks() {
+    let (_server, client) = node().await;
+    let name = name_of_node(&client).await;
+    let monitors = "/apis/network.harvesterhci.io/v1beta1/linkmonitors";
+    let all = json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "LinkMonitor", "metadata": {"name": "all"}, "spec": {}});
+    let elsewhere = json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "LinkMonitor",
+        "metadata": {"name": "elsewhere"}, "spec": {"nodeSelector": {"rack": "none"}}});
+    for monitor in [all, elsewhere] {
+        client.post(monitors, &monitor).await.expect("an answer").ok().expect("a monitor");
+    }
+    // Other tests make and remove links all the time; the loopback one is never shown.
+    let shown = async |monitor: &str| {
+        let monitor = client.get(&format!("{monitors}/{monitor}")).await?.ok()?;
+        let links = monitor["status"]["linkStatus"][&name].as_array().cloned();
+        links.ok_or_else(|| anyhow::anyhow!("{monitor}"))
+    };
+    let links = eventually("all links", async || shown("all").await).await;
+    assert!(links.iter().all(|link| link["name"] != "lo" && link["index"].is_i64() && link["state"].is_string()));
+    let cards = eventually("the cards", async || shown("nic").await).await;
+    assert!(cards.iter().all(|card| card["type"] == "device"), "{cards:?}");
+    let real =
+        |card: &&Value| std::path::Path::new("/sys/class/net").join(card["name"].as_str().unwrap_or("-")).exists();
+    assert_eq!(cards.iter().filter(real).count(), cards.len(), "{cards:?}");
+    eventually("what the management network stands on", async || shown("mgmt").await).await;
+    assert!(shown("elsewhere").await.is_err());
+
+    let disks = format!("/apis/longhorn.io/v1beta2/namespaces/longhorn-system/nodes/{name}");
+    let longhorn = eventually("Longhorn's node", async || {
+        let node = client.get(&disks).await?.ok()?;
+        ensure!(node["status"]["diskStatus"]["default-disk"]["storageMaximum"].as_u64() > Some(0), "{node}");
+        Ok::<_, anyhow::Error>(node)
+    })
+    .await;
+    assert_eq!(longhorn["spec"]["disks"]["default-disk"]["allowScheduling"], true, "{longhorn}");
+    let ready = &longhorn["status"]["conditions"][0];
+    assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("True")), "{longhorn}");
+}

@@ -15,6 +15,7 @@ mod claim;
 mod consumer;
 mod disks;
 mod expand;
+mod longhorn_node;
 mod objects;
 mod persistent;
 mod plan;

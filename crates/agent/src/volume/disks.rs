@@ -53,13 +53,17 @@ impl Inner {
                 _ = volumes.changed(), if is_leaving => {}
                 () = cache.synced(), if !is_synced => is_synced = true,
             }
-            if is_synced && self.look_at_disks(&cache).await {
+            if !is_synced {
+                continue;
+            }
+            if self.look_at_disks(&cache).await {
                 // There is more room, or a volume is back.
                 for work in self.unbound() {
                     keys.send(work, Duration::ZERO).await;
                 }
                 self.changed();
             }
+            self.show_as_longhorn_node().await;
         }
     }
 

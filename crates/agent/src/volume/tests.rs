@@ -5,12 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use croft_api::harvester::BlockDevice;
+use croft_api::harvester::{BlockDevice, Setting};
 use croft_api::kubevirt::VirtualMachineInstance;
 use croft_store::{Embedded, EmbeddedOptions};
 use croft_testkit::eventually;
 use k8s_openapi::api::core::v1::{Event, Namespace};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -471,5 +472,45 @@ async fn a_disk_becomes_a_pool_and_is_given_back() {
     eventually("the volume is gone", async || if path.exists() { Err("still there") } else { Ok(()) }).await;
     becomes("Unprovisioned").await;
     assert!(croft_block::inspect(Path::new(&disk.0)).unwrap().mounts.is_empty());
+    rig.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blank_disk_is_added_unasked_where_the_setting_says() {
+    let rig = Rig::new().await;
+    let disk = Disk::new(rig.dir.path());
+    let settings: Api<Setting> = Api::all(rig.client.clone());
+    let paths = Patch::Merge(json!({"value": format!("/dev/none*,{}", disk.0)}));
+    settings.patch("auto-disk-provision-paths", &PatchParams::default(), &paths).await.unwrap();
+    let api: Api<BlockDevice> = Api::namespaced(rig.client.clone(), "longhorn-system");
+    let object = json!({"metadata": {"name": "spare"},
+        "spec": {"nodeName": NODE, "devPath": disk.0, "fileSystem": {"mountPoint": ""}},
+        "status": {"state": "Unknown", "provisionPhase": "Unprovisioned"}});
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    let becomes = async |phase: &'static str| {
+        eventually(phase, async || {
+            let object = api.get("spare").await.unwrap();
+            if object.status.provision_phase == phase { Ok(object) } else { Err(format!("{:?}", object.status)) }
+        })
+        .await
+    };
+    assert_eq!(becomes("Provisioned").await.spec.provision, Some(true));
+    let back = Patch::Merge(json!({"spec": {"provision": false}}));
+    api.patch("spare", &PatchParams::default(), &back).await.unwrap();
+    becomes("Unprovisioned").await;
+    // Another look finds the same disk, which is not taken again.
+    let touched = Patch::Merge(json!({"spec": {"tags": ["left"]}}));
+    api.patch("spare", &PatchParams::default(), &touched).await.unwrap();
+    eventually("it was looked at", async || {
+        let node: Api<DynamicObject> = Api::namespaced_with(
+            rig.client.clone(),
+            "longhorn-system",
+            &ApiResource::from_gvk(&GroupVersionKind::gvk("longhorn.io", "v1beta2", "Node")),
+        );
+        let disks = node.get(NODE).await.map_err(|error| error.to_string())?.data["spec"]["disks"].clone();
+        if disks.as_object().is_some_and(|disks| disks.len() == 1) { Ok(()) } else { Err(disks.to_string()) }
+    })
+    .await;
+    assert_eq!(api.get("spare").await.unwrap().spec.provision, Some(false));
     rig.end().await;
 }
