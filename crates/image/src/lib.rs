@@ -33,6 +33,7 @@ pub use export::export;
 pub use fetch::{Credentials, Proxy, Transport};
 pub use format::{Format, FormatError, Inspected, inspect};
 pub use import::{Imported, Limits, Options, Progress, ProgressFn, import_file, import_stream, import_url};
-pub use place::{grow, place, preallocate};
+pub use place::{grow, next_data, place, preallocate};
+pub use sparse::is_zero;
 pub use unpack::Compression;
 pub use work::{forget, sweep};

@@ -99,7 +99,7 @@ fn copy(from: &File, to: &File, size: u64, holes: Holes) -> io::Result<()> {
 }
 
 /// The next byte that is not in a hole; `end` if there is none.
-pub(crate) fn next_data(file: &File, position: u64, end: u64) -> io::Result<u64> {
+pub fn next_data(file: &File, position: u64, end: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Data(position)) {
         Ok(data) => Ok(data.min(end)),
         Err(Errno::NXIO) => Ok(end),

@@ -10,7 +10,8 @@ const BLOCK_U64: u64 = BLOCK as u64;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-pub(crate) fn is_zero(data: &[u8]) -> bool {
+/// Whether there is nothing but zeros in it.
+pub fn is_zero(data: &[u8]) -> bool {
     data.chunks(BLOCK).all(|chunk| chunk == &ZEROS[..chunk.len()])
 }
 
