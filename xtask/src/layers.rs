@@ -19,6 +19,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("net", 1, &[]),
     ("block", 1, &[]),
     ("image", 1, &[]),
+    ("backup", 1, &["image"]),
     ("reconcile", 1, &[]),
     // 2: the server.
     ("apiserver", 2, &[]),
