@@ -1,5 +1,6 @@
 //! Two clusters on one target, who know nothing of each other but the locks.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,11 +45,19 @@ async fn work(store: BackupStore, disk: std::path::PathBuf, seed: u64) -> (u32, 
             let which = usize::try_from(random.below(backups.len() as u64)).unwrap();
             store.delete_backup(VOLUME, &backups[which]).await.map(|_| done.1 += 1)
         } else {
-            let mut content = vec![0; 3 * BLOCK];
-            content.chunks_mut(BLOCK).for_each(|block| block.fill(u8::try_from(random.below(4)).unwrap()));
+            // Two that are new, sent slowly, between two of few that others have too: what is found there at the beginning
+            // must be there at the end.
+            let mut content = vec![0; 4 * BLOCK];
+            for (index, block) in content.chunks_mut(BLOCK).enumerate() {
+                block.fill(u8::try_from(1 + random.below(3)).unwrap());
+                if index % 3 > 0 {
+                    block[..8].copy_from_slice(&random.next().to_le_bytes());
+                }
+            }
             std::fs::write(&disk, content).unwrap();
             let name = format!("backup-{:016x}", random.next());
-            let request: BackupRequest = request(&disk, VOLUME, &name);
+            let transfer = Transfer { parallel: 1, bytes_per_second: NonZeroU64::new(30_000), ..Transfer::default() };
+            let request = BackupRequest { transfer, ..request(&disk, VOLUME, &name) };
             store.write(&request).await.map(|_| done.0 += 1)
         };
         match result {
