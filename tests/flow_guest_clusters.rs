@@ -269,14 +269,15 @@ async fn the_csi_driver_plugs_grows_and_unplugs_volumes() {
     .await;
     assert_eq!(client.get("/api/v1/namespaces/default/pods").await.expect("an answer").status, 200);
 
-    // A snapshot comes later, and the guest is told so.
+    // A snapshot, which the guest's driver waits for.
     let snapshot = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
         "metadata": {"name": "snapshot-1", "labels": {"harvesterhci.io/snapHostSC": "harvester-longhorn", "harvesterhci.io/snapHostVolumeMode": "Block"}},
         "spec": {"volumeSnapshotClassName": "longhorn-snapshot", "source": {"persistentVolumeClaimName": "pvc-1"}}});
-    let snapshot = client.post(SNAPSHOTS, &snapshot).await.expect("an answer").ok().expect("taken");
-    assert_eq!(snapshot["status"]["readyToUse"], false);
-    let why = snapshot["status"]["error"]["message"].as_str().unwrap_or_default();
-    assert!(why.contains("Croft cannot do this yet"), "{snapshot}");
+    client.post(SNAPSHOTS, &snapshot).await.expect("an answer").ok().expect("taken");
+    let taken = format!("{SNAPSHOTS}/snapshot-1");
+    let snapshot = becomes(&client, &taken, "ready", BOOT, |it| it["status"]["readyToUse"] == true).await;
+    assert!(snapshot["status"]["boundVolumeSnapshotContentName"].is_string(), "{snapshot}");
+    assert!(snapshot["status"]["restoreSize"].is_string(), "{snapshot}");
     destroyed(&client, &format!("{SNAPSHOTS}/snapshot-1"), None).await;
 
     // In use, it is not deleted; out of the machine, it is.

@@ -410,7 +410,6 @@ async fn volumes_are_exported_cloned_and_copied() {
         ("dataMigration", copy("x", "none"), 404, "none"),
         ("dataMigration", copy("x", ""), 422, "targetStorageClassName"),
         ("cancelExpand", json!({}), 409, "not being expanded"),
-        ("snapshot", json!({"name": "s"}), 422, "cannot take snapshots"),
         ("dance", json!({}), 404, "dance"),
     ] {
         refused(action, &on_volume(&client, "data", action, &body).await, code, words);

@@ -61,6 +61,11 @@ async fn create_objects(client: &Client) {
         "spec": {"displayName": "one", "sourceType": "upload"},
     });
     create(client, "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachineimages", &image).await;
+    let snapshot = json!({
+        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot", "metadata": {"name": "one"},
+        "spec": {"source": {"persistentVolumeClaimName": "one"}},
+    });
+    create(client, "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots", &snapshot).await;
 }
 
 /// Without what the action would need: what is of interest is whether it is known.

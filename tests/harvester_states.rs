@@ -142,11 +142,6 @@ fn idle_objects() -> Vec<(&'static str, Value, &'static str)> {
             "/status/error/message",
         ),
         (
-            "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots",
-            json!({"kind": "VolumeSnapshot", "spec": {"source": {"persistentVolumeClaimName": "a"}}}),
-            "/status/error/message",
-        ),
-        (
             "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones",
             json!({"kind": "VirtualMachineClone", "spec": {"source": machine}}),
             "/status/conditions/0/message",

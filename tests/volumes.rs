@@ -118,12 +118,10 @@ async fn what_cannot_be_filled_says_why() {
     let web = Web::start().await.expect("a server");
     let url = web.put("disk.qcow2", qcow2).await;
     let page = web.put("page", &b"<html>not a disk</html>"[..]).await;
-    let snapshot = json!({"snapshot": {"namespace": "default", "name": "none"}});
     for (name, source, expected) in [
         ("small", json!({"http": {"url": url}}), "larger than 8388608 bytes"),
         ("page", json!({"http": {"url": page}}), "not a disk image"),
         ("absent", json!({"http": {"url": web.url("absent")}}), "404"),
-        ("snapshot", snapshot, "VolumeSnapshot"),
     ] {
         made(&client, DATA_VOLUMES, &data_volume(name, "8Mi", &source)).await;
         let failed = phase_becomes(&client, name, "Failed").await;

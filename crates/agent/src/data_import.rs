@@ -36,7 +36,7 @@ use crate::image::{Images, make_dir, work_dir};
 use crate::volume::{AttachedVolume, Volumes};
 use claim::{Filling, is_bound};
 use source::{Failed, Resolved};
-use status::Step;
+use status::{Kind, Step};
 
 /// How many claims are filled at a time.
 const WORKERS: usize = 4;
@@ -265,6 +265,7 @@ impl Inner {
             Resolved::Claim(source) => {
                 self.volumes.attach(&source.namespace, &source.name).ok().map(|it| it.size_bytes)
             }
+            Resolved::Snapshot(source) => self.volumes.snapshot_file(source).ok().map(|(_, size_bytes)| size_bytes),
             _ => None,
         };
         let filling = Filling {
@@ -273,7 +274,7 @@ impl Inner {
         };
         let wanted = match claim::build(volume, profile.as_ref(), source_size, filling) {
             Ok(wanted) => wanted,
-            Err(message) => return Ok(Err(Failed { message, may_pass: matches!(resolved, Resolved::Claim(_)) })),
+            Err(message) => return Ok(Err(Failed { message, may_pass: resolved.kind() == Kind::Clone })),
         };
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &key.namespace);
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };

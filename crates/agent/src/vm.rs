@@ -3,7 +3,7 @@
 //! - `machine` turns the object into what QEMU is told to be; it is pure.
 //! - `prepare` gathers what that needs: disks (`volume`, `seed`), firmware, interfaces, user and control group.
 //! - `actor` is the one task of each machine, `live` its work while the machine runs, `status` what it tells the API.
-//! - [`Running`] is a machine as consoles, guest agents and figures see it.
+//! - [`Running`] is a machine as consoles, guest agents and figures see it; `still` holds one still for an instant.
 //! - `host` names what all this asks of the rest of the agent, and who is told of the machines that run.
 //!
 //! QEMU outlives us. Its directory below the agent's run directory is named after the object's uid, and that is all that
@@ -22,6 +22,7 @@ mod running;
 mod seed;
 mod state;
 mod status;
+mod still;
 mod storage;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! - `claim` looks after PersistentVolumeClaims: provides a volume, binds, lets go; `expand` lets them grow;
 //! - `persistent` looks after PersistentVolumes: their phase, and what becomes of the file when the claim is gone;
 //! - `binding` and `plan` decide, without doing anything; `objects` writes what they decide;
+//! - `snapshot` keeps what volumes were at an instant;
 //! - `pools` knows the pools, `disks` makes pools of the node's disks as BlockDevice objects ask.
 //!
 //! Three rules. A volume's file is made before its object, so that an object without a file means a loss: it is told, and
@@ -20,6 +21,7 @@ mod objects;
 mod persistent;
 mod plan;
 mod pools;
+mod snapshot;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use croft_api::harvester::VirtualMachineImage;
+use croft_api::snapshot::{VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent};
 use croft_block::{Options, Pool, PoolError};
 use croft_reconcile::{Cache, Change, Error, Events, Key, Keys, Loop, Source, Tasks};
 use futures::{FutureExt, StreamExt};
@@ -44,6 +47,7 @@ use consumer::Consumer;
 pub use pools::PoolFigures;
 use pools::Pools;
 
+use crate::guest::Guests;
 use crate::node::{Aspect, Finding, Health};
 
 /// The name that clients look for; what it does here is our own.
@@ -69,6 +73,8 @@ pub struct VolumesConfig {
     pub data_dir: PathBuf,
     pub pool: Options,
     pub health: Health,
+    /// Those who write to volumes, and stand still for snapshots.
+    pub guests: Guests,
 }
 
 impl fmt::Debug for VolumesConfig {
@@ -90,6 +96,10 @@ struct Inner {
     classes: Cache<StorageClass>,
     images: Cache<VirtualMachineImage>,
     consumers: Cache<Consumer>,
+    snapshots: Cache<VolumeSnapshot>,
+    contents: Cache<VolumeSnapshotContent>,
+    snapshot_classes: Cache<VolumeSnapshotClass>,
+    guests: Guests,
     is_synced: AtomicBool,
     changes: watch::Sender<u64>,
     events: Events,
@@ -107,6 +117,10 @@ impl fmt::Debug for Inner {
 enum Work {
     Claim(Key),
     Volume(String),
+    Snapshot(Key),
+    /// All snapshots of this namespace that are taken together, by what they call themselves.
+    SnapshotSet(String, String),
+    Content(String),
 }
 
 impl Volumes {
@@ -126,6 +140,10 @@ impl Volumes {
             classes: Cache::default(),
             images: Cache::default(),
             consumers: Cache::default(),
+            snapshots: Cache::default(),
+            contents: Cache::default(),
+            snapshot_classes: Cache::default(),
+            guests: config.guests,
             is_synced: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             health: config.health,
@@ -150,6 +168,11 @@ impl Volumes {
         self.0.pools.default()
     }
 
+    /// The file of a snapshot that is ready, and how large it is. The error is for the user; it may pass.
+    pub(crate) fn snapshot_file(&self, key: &Key) -> Result<(PathBuf, u64), String> {
+        self.0.restorable(key).map(|found| (found.path, found.size_bytes))
+    }
+
     /// How full the node's pools are. Asks the file systems.
     pub fn figures(&self) -> Vec<PoolFigures> {
         self.0.pools.figures(&self.0.volumes.list(), &self.0.node_name)
@@ -172,6 +195,9 @@ impl Volumes {
             inner.follow(inner.classes.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
             inner.follow(inner.images.clone(), keys.clone(), |inner, _| inner.unbound()).boxed(),
             inner.follow(inner.consumers.clone(), keys.clone(), |_, change| Inner::after_consumer(change)).boxed(),
+            inner.follow(inner.snapshots.clone(), keys.clone(), Inner::after_snapshot).boxed(),
+            inner.follow(inner.contents.clone(), keys.clone(), Inner::after_content).boxed(),
+            inner.follow(inner.snapshot_classes.clone(), keys.clone(), |_, _| Vec::new()).boxed(),
         ];
         for watch in watches {
             let stop = stop.clone();
@@ -218,7 +244,10 @@ impl Inner {
             self.volumes.synced(),
             self.classes.synced(),
             self.images.synced(),
-            self.consumers.synced()
+            self.consumers.synced(),
+            self.snapshots.synced(),
+            self.contents.synced(),
+            self.snapshot_classes.synced()
         );
         self.is_synced.store(true, Ordering::Release);
         self.changed();
@@ -230,6 +259,9 @@ impl Inner {
             // A step may be a large one; most are not.
             Work::Claim(key) => Box::pin(self.reconcile_claim(&key)).await,
             Work::Volume(name) => Box::pin(self.reconcile_volume(&name)).await,
+            Work::Snapshot(key) => Box::pin(self.reconcile_snapshot(&key)).await,
+            Work::SnapshotSet(namespace, id) => Box::pin(self.reconcile_set(&namespace, &id)).await,
+            Work::Content(name) => Box::pin(self.reconcile_content(&name)).await,
         }
     }
 
@@ -250,6 +282,10 @@ impl Inner {
             claim.is_some_and(|claim| plan::source_claim(&claim).as_ref() == Some(&change.key))
         };
         work.extend(self.unbound().into_iter().filter(|other| matches!(other, Work::Claim(key) if waits_for_it(key))));
+        work.extend(self.snapshots_waiting_for(&change.key));
+        // One that was made from a snapshot holds it no longer.
+        let source = change.new.as_ref().or(change.old.as_ref()).and_then(|claim| plan::source_snapshot(claim));
+        work.extend(source.map(Work::Snapshot));
         work
     }
 

@@ -85,6 +85,7 @@ impl Workload {
                 data_dir: self.data_dir.clone(),
                 pool: croft_block::Options::default(),
                 health: self.health.clone(),
+                guests: self.guests.clone(),
             };
             match Volumes::open(config).await {
                 Ok(volumes) => {

@@ -31,6 +31,7 @@ pub mod rbac;
 mod resource;
 mod schemas;
 mod shipped;
+pub mod snapshot;
 mod table;
 mod validate;
 mod view;

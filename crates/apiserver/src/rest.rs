@@ -27,6 +27,7 @@ mod resource;
 mod schema;
 mod service_kubeconfig;
 mod settings;
+mod snapshot;
 mod state;
 pub(crate) mod subscribe;
 mod support_bundle;

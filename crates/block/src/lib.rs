@@ -7,6 +7,9 @@
 //! A volume is one raw file in a pool. It appears under its name only when it is whole and on the disk, so that whatever
 //! is listed after a crash can be used; what was half made lies in `tmp` and is cleared when the pool is opened.
 //!
+//! A snapshot is a file that shares what a volume had at one instant. It depends on nothing: the volume may go, and hundreds
+//! of them slow no reads, since there is no chain.
+//!
 //! [`Device`] is one of the host's disks or partitions as the kernel shows it; [`Pool::open_device`] formats and mounts one
 //! as a further pool.
 //!
@@ -18,6 +21,7 @@ mod durable;
 mod mounts;
 mod pool;
 mod room;
+mod snapshot;
 mod volume;
 
 pub use command::CommandError;
@@ -26,4 +30,5 @@ pub use durable::{Staged, copy_sparse, reflink};
 pub use mounts::Mount;
 pub use pool::{Backing, Cloning, Options, Pool, PoolError, Usage, unmount};
 pub use room::room;
+pub use snapshot::{Shot, Snapshot};
 pub use volume::{Volume, VolumeError};

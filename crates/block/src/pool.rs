@@ -18,8 +18,9 @@ use crate::mounts;
 /// Programs of other users may pass through, to a file that they were given; they may not look around.
 const MODE: u32 = 0o711;
 const VOLUMES: &str = "volumes";
+const SNAPSHOTS: &str = "snapshots";
 const TMP: &str = "tmp";
-const PLACES: [&str; 6] = [VOLUMES, "images", "container-disks", "scratch", "state", TMP];
+const PLACES: [&str; 7] = [VOLUMES, SNAPSHOTS, "images", "container-disks", "scratch", "state", TMP];
 /// Says whose pool this is.
 const MARKER: &str = "pool.json";
 
@@ -179,6 +180,10 @@ impl Pool {
 
     pub(crate) fn volumes_dir(&self) -> PathBuf {
         self.dir.join(VOLUMES)
+    }
+
+    pub(crate) fn snapshots_dir(&self) -> PathBuf {
+        self.dir.join(SNAPSHOTS)
     }
 
     /// Where files are made before they get their name. Cleared when the pool is opened.

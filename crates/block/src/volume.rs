@@ -36,6 +36,8 @@ pub enum VolumeError {
     Exists(String),
     #[error("there is no volume {0}")]
     NotFound(String),
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(String),
     #[error("volume {name} has {size_bytes} bytes; it cannot shrink to {wanted_bytes}")]
     Shrinks { name: String, size_bytes: u64, wanted_bytes: u64 },
     #[error("the source has {source_bytes} bytes, which do not fit into {wanted_bytes}")]
@@ -52,7 +54,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+    pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |err| match Errno::from_io_error(&err) {
             Some(Errno::NOSPC | Errno::DQUOT) => Self::Full,
@@ -64,13 +66,7 @@ impl VolumeError {
 impl Pool {
     /// Where the volume of this name is, or would be.
     pub fn volume_path(&self, name: &str) -> Result<PathBuf, VolumeError> {
-        let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
-        let is_good =
-            !name.is_empty() && name.len() <= LONGEST_NAME && !name.starts_with('.') && name.bytes().all(is_known);
-        if !is_good {
-            return Err(VolumeError::BadName(name.to_owned()));
-        }
-        Ok(self.volumes_dir().join(format!("{name}{SUFFIX}")))
+        file_in(&self.volumes_dir(), name)
     }
 
     /// A new volume of zeroes, which takes up nothing yet.
@@ -149,12 +145,7 @@ impl Pool {
 
     /// A volume that is gone already is no error.
     pub fn delete(&self, name: &str) -> Result<(), VolumeError> {
-        let path = self.volume_path(name)?;
-        match fs::remove_file(&path) {
-            Ok(()) => sync_parent(&path).map_err(VolumeError::io("delete", &path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(VolumeError::io("delete", &path)(error)),
-        }
+        remove(&self.volume_path(name)?)
     }
 
     pub fn volume(&self, name: &str) -> Result<Volume, VolumeError> {
@@ -174,20 +165,47 @@ impl Pool {
 
     /// In the order of their names.
     pub fn volumes(&self) -> Result<Vec<Volume>, VolumeError> {
-        let dir = self.volumes_dir();
         let mut found = Vec::new();
-        for entry in fs::read_dir(&dir).map_err(VolumeError::io("read", &dir))? {
-            let name = entry.map_err(VolumeError::io("read", &dir))?.file_name();
-            let Some(name) = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)) else { continue };
-            match self.volume(name) {
+        for name in names_in(&self.volumes_dir())? {
+            match self.volume(&name) {
                 Ok(volume) => found.push(volume),
                 // Deleted in the meantime, or nothing of ours.
                 Err(VolumeError::NotFound(_) | VolumeError::BadName(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
+    }
+}
+
+/// The file of this name in a directory of the pool; no name leads anywhere else.
+pub(crate) fn file_in(dir: &Path, name: &str) -> Result<PathBuf, VolumeError> {
+    let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
+    let is_good =
+        !name.is_empty() && name.len() <= LONGEST_NAME && !name.starts_with('.') && name.bytes().all(is_known);
+    if !is_good {
+        return Err(VolumeError::BadName(name.to_owned()));
+    }
+    Ok(dir.join(format!("{name}{SUFFIX}")))
+}
+
+/// The names of the files in a directory of the pool, in their order.
+pub(crate) fn names_in(dir: &Path) -> Result<Vec<String>, VolumeError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(VolumeError::io("read", dir))? {
+        let name = entry.map_err(VolumeError::io("read", dir))?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_suffix(SUFFIX)).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Removes a file for good; one that is gone already is no error.
+pub(crate) fn remove(path: &Path) -> Result<(), VolumeError> {
+    match fs::remove_file(path) {
+        Ok(()) => sync_parent(path).map_err(VolumeError::io("delete", path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(VolumeError::io("delete", path)(error)),
     }
 }
 

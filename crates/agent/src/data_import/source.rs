@@ -1,5 +1,6 @@
 //! What fills a claim, and the filling.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,19 +76,18 @@ pub(super) enum Resolved {
     Http(DataVolumeSourceHttp),
     Registry(DataVolumeSourceRegistry),
     Claim(Key),
+    Snapshot(Key),
 }
 
 impl Resolved {
     pub(super) fn kind(&self) -> Kind {
         match self {
             Self::Upload => Kind::Upload,
-            Self::Claim(_) => Kind::Clone,
+            Self::Claim(_) | Self::Snapshot(_) => Kind::Clone,
             Self::Blank | Self::Http(_) | Self::Registry(_) => Kind::Import,
         }
     }
 }
-
-const SNAPSHOTS: &str = "volumes cannot be made from a VolumeSnapshot yet; clone the claim instead";
 
 impl Inner {
     pub(super) async fn resolve(&self, volume: &DataVolume) -> Result<Resolved, Failed> {
@@ -124,10 +124,10 @@ impl Inner {
         if let Some(claim) = &source.pvc {
             return Ok(Resolved::Claim(Key::new(claim.namespace.clone(), claim.name.clone())));
         }
-        if source.snapshot.is_some() {
-            return Err(Failed::for_good(SNAPSHOTS));
+        if let Some(snapshot) = &source.snapshot {
+            return Ok(Resolved::Snapshot(Key::new(snapshot.namespace.clone(), snapshot.name.clone())));
         }
-        Err(Failed::for_good("the source is not supported; use http, registry, upload, pvc or blank"))
+        Err(Failed::for_good("the source is not supported; use http, registry, upload, pvc, snapshot or blank"))
     }
 
     async fn resolve_data_source(&self, mut key: Key) -> Result<Resolved, Failed> {
@@ -137,8 +137,8 @@ impl Inner {
             if let Some(claim) = pvc {
                 return Ok(Resolved::Claim(Key::new(claim.namespace, claim.name)));
             }
-            if snapshot.is_some() {
-                return Err(Failed::for_good(SNAPSHOTS));
+            if let Some(snapshot) = snapshot {
+                return Ok(Resolved::Snapshot(Key::new(snapshot.namespace, snapshot.name)));
             }
             let Some(next) = data_source else {
                 return Err(Failed::for_now(format!("DataSource {key} has no source")));
@@ -168,6 +168,7 @@ impl Inner {
                 Resolved::Http(source) => self.download(namespace, source, options, attached).await,
                 Resolved::Registry(source) => self.pull(namespace, source, options, attached).await,
                 Resolved::Claim(source) => self.copy(source, attached).await,
+                Resolved::Snapshot(source) => self.restore(source, attached).await,
             }
         };
         tokio::select! {
@@ -264,16 +265,25 @@ impl Inner {
         }
         let from = self.volumes.attach(&source.namespace, &source.name);
         let from = from.map_err(|error| Failed::for_now(Chain(&error).to_string()))?;
-        if from.size_bytes > attached.size_bytes {
-            let sizes = format!("{} bytes do not fit into {}", from.size_bytes, attached.size_bytes);
-            return Err(Failed::for_good(format!(
-                "target resources requests storage size is smaller than the source: {sizes}"
-            )));
-        }
-        let (from, to) = (from.path, attached.path.clone());
-        let copied = tokio::task::spawn_blocking(move || croft_image::place(&from, &to)).await;
-        Ok(copied.map_err(|_| ImportError::Panicked)??)
+        copy_file(from.path, from.size_bytes, attached).await
     }
+
+    async fn restore(&self, source: &Key, attached: &AttachedVolume) -> Result<(), Failed> {
+        let (path, size_bytes) = self.volumes.snapshot_file(source).map_err(Failed::for_now)?;
+        copy_file(path, size_bytes, attached).await
+    }
+}
+
+async fn copy_file(from: PathBuf, size_bytes: u64, attached: &AttachedVolume) -> Result<(), Failed> {
+    if size_bytes > attached.size_bytes {
+        let sizes = format!("{size_bytes} bytes do not fit into {}", attached.size_bytes);
+        return Err(Failed::for_good(format!(
+            "target resources requests storage size is smaller than the source: {sizes}"
+        )));
+    }
+    let to = attached.path.clone();
+    let copied = tokio::task::spawn_blocking(move || croft_image::place(&from, &to)).await;
+    Ok(copied.map_err(|_| ImportError::Panicked)??)
 }
 
 fn named(name: Option<&String>) -> Option<&str> {

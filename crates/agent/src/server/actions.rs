@@ -36,7 +36,16 @@ pub(super) async fn run(guest: &Arc<Guest>, action: Action, body: Incoming, thaw
     }
 }
 
+/// Whoever holds the guest still at this moment is done in a moment.
+async fn turn(guest: &Guest) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    match &guest.machine {
+        Some(machine) => Some(machine.take_turn().await),
+        None => None,
+    }
+}
+
 async fn pause(guest: &Guest) -> Result<(), Failure> {
+    let _turn = turn(guest).await;
     let status = guest.qmp.status().await.map_err(|error| of_qemu(guest, &error))?;
     if !status.running {
         return Err(Failure::conflict(&guest.name, "VMI is already paused"));
@@ -45,6 +54,7 @@ async fn pause(guest: &Guest) -> Result<(), Failure> {
 }
 
 async fn unpause(guest: &Guest) -> Result<(), Failure> {
+    let _turn = turn(guest).await;
     let status = guest.qmp.status().await.map_err(|error| of_qemu(guest, &error))?;
     if status.running {
         return Err(Failure::conflict(&guest.name, "VMI is not paused"));

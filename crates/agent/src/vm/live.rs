@@ -118,13 +118,20 @@ impl<'a> Live<'a> {
         let vmi = self.actor.object.get();
         let is_new = vmi.status.as_ref().and_then(|status| status.phase.as_deref()) != Some(phase::RUNNING);
         let wants_pause = vmi.spec.start_strategy.as_deref() == Some("Paused");
-        let status = match self.qmp.status().await {
+        let mut status = match self.qmp.status().await {
             Ok(status) => status.status,
             Err(error) => {
                 let message = Chain(&error).to_string();
                 return Some(self.disconnected(&message).await);
             }
         };
+        if self.running.was_held() {
+            // We were killed while it was held for a snapshot.
+            if status == "paused" && self.qmp.cont().await.is_ok() {
+                "running".clone_into(&mut status);
+            }
+            self.running.release();
+        }
         if status == "prelaunch" {
             if let Some(message) = self.missing_features(&vmi).await {
                 return Some(self.give_up("FailedStart", &message).await);
@@ -270,6 +277,8 @@ impl<'a> Live<'a> {
     /// What QEMU's word for the guest's state means.
     async fn observe(&mut self, status: &str) -> Option<Outcome> {
         match status {
+            // For an instant only.
+            "paused" if self.running.is_held.load(Ordering::Acquire) => {}
             "paused" | "prelaunch" => {
                 self.view.paused = Some(Why::new(PAUSED_BY_USER, "VMI was paused by user"));
             }
@@ -303,6 +312,7 @@ impl<'a> Live<'a> {
         if !is_waiting {
             return;
         }
+        let _turn = self.running.take_turn().await;
         if self.has_room()
             && let Err(error) = self.qmp.cont().await
         {
@@ -333,6 +343,7 @@ impl<'a> Live<'a> {
         self.actor.events.normal(&*vmi, "ShuttingDown", "Signaled Graceful Shutdown");
         let now = Instant::now();
         self.stop = Some(Stop { since: now, next_press: now, has_asked_agent: false });
+        let _turn = self.running.take_turn().await;
         // A guest that stands still cannot shut down; one that never ran has nothing to shut down.
         let status = self.qmp.status().await.map(|status| status.status).unwrap_or_default();
         if status == "paused" {

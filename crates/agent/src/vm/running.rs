@@ -15,7 +15,7 @@ use croft_api::kubevirt::{
 use croft_qemu::qga::Agent;
 use croft_qemu::qmp::{Qmp, QmpError};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex as Turns, MutexGuard as Turn, Notify, watch};
 
 use super::prepare::{AGENT_SOCKET, CONSOLE_SOCKET, usb_socket};
 use crate::cgroup::{Group, Usage};
@@ -59,6 +59,10 @@ pub(crate) struct Running {
     pub(super) changed: Notify,
     /// The next power off is half of a reboot.
     pub(super) is_rebooting: AtomicBool,
+    /// Those who stop the guest and let it go on take turns.
+    pub(super) turn: Turns<()>,
+    /// Stopped by us, for an instant that nobody need hear of.
+    pub(super) is_held: AtomicBool,
     /// Why the machine is to be given up, by whoever found out.
     pub(super) failure: Mutex<Option<String>>,
 }
@@ -98,6 +102,8 @@ impl Running {
             guest: Mutex::new(guest),
             changed: Notify::new(),
             is_rebooting: AtomicBool::new(false),
+            turn: Turns::default(),
+            is_held: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
     }
@@ -110,6 +116,15 @@ impl Running {
     /// For those who follow the object.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<VirtualMachineInstance>> {
         self.object.clone()
+    }
+
+    pub(super) fn dir(&self) -> &std::path::Path {
+        &self.dir
+    }
+
+    /// For whoever stops the guest or lets it go on.
+    pub(crate) async fn take_turn(&self) -> Turn<'_, ()> {
+        self.turn.lock().await
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -96,7 +96,7 @@ fn info(claim: &PersistentVolumeClaim, access_modes: Vec<String>) -> PersistentV
 }
 
 impl Inner {
-    fn is_running_with(&self, claim: &Key) -> bool {
+    pub(super) fn is_running_with(&self, claim: &Key) -> bool {
         self.consumers.list().iter().any(|consumer| consumer.is_running() && consumer.claims().contains(claim))
     }
 

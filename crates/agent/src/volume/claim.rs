@@ -262,6 +262,7 @@ impl Inner {
             Content::Zeroes => None,
             Content::Image(uid) => Some(self.image_file(uid)?),
             Content::Claim(source) => Some(self.source_file(claim, source, plan.size_bytes)?),
+            Content::Snapshot(source) => Some(self.restored_file(claim, source, plan.size_bytes)?),
         };
         let near = source.as_ref().map(|(pool, _)| Arc::clone(pool));
         let pool = self.choose_pool(plan, near).await?;
@@ -316,6 +317,28 @@ impl Inner {
             return refused(text);
         }
         Ok((pool, file.path))
+    }
+
+    fn restored_file(
+        &self,
+        claim: &PersistentVolumeClaim,
+        source: &Key,
+        size_bytes: u64,
+    ) -> Result<(Arc<Pool>, std::path::PathBuf), Refused> {
+        let found = self.restorable(source).map_err(Refused::provisioning)?;
+        let mode = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
+        if found.volume_mode.as_deref().is_some_and(|taken| taken != mode) {
+            let text = format!("snapshot {source} was taken of a volume with another volumeMode");
+            return Err(Refused::provisioning(text));
+        }
+        if found.size_bytes > size_bytes {
+            let text = format!(
+                "snapshot {source} has {} bytes, which do not fit into {size_bytes}; ask for more",
+                found.size_bytes
+            );
+            return Err(Refused::provisioning(text));
+        }
+        Ok((found.pool, found.path))
     }
 
     /// The pool of what it is cloned from, if there is room; else the one with the most.

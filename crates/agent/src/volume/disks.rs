@@ -203,11 +203,17 @@ impl Inner {
         UNPROVISIONING.clone_into(&mut object.status.provision_phase);
         let closing = blocking(move || {
             let left = pool.volumes().map_err(|error| Chain(&error).to_string())?;
-            if left.is_empty() {
+            let kept = pool.snapshots().map_err(|error| Chain(&error).to_string())?;
+            if left.is_empty() && kept.is_empty() {
                 return Pool::clone(&pool).close().map_err(|error| Chain(&error).to_string());
             }
-            let names: Vec<&str> = left.iter().take(5).map(|volume| volume.name.as_str()).collect();
-            Err(format!("it holds {} volumes ({}); delete them first", left.len(), names.join(", ")))
+            let names = left.iter().map(|volume| volume.name.as_str());
+            let names: Vec<&str> = names.chain(kept.iter().map(|snapshot| snapshot.name.as_str())).take(5).collect();
+            let (volumes, snapshots) = (left.len(), kept.len());
+            Err(format!(
+                "it holds {volumes} volumes and {snapshots} snapshots ({}); delete them first",
+                names.join(", ")
+            ))
         });
         match closing.await {
             Ok(()) => {

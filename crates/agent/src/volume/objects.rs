@@ -21,7 +21,7 @@ pub(super) const CLAIM_PROTECTION: &str = "kubernetes.io/pvc-protection";
 pub(super) const VOLUME_PROTECTION: &str = "kubernetes.io/pv-protection";
 const MIB: u64 = 1 << 20;
 
-fn params() -> PatchParams {
+pub(super) fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn bound_claim(claim: &PersistentVolumeClaim, volume: &PersistentVolu
     })
 }
 
-fn with_finalizer(object: &impl Resource, name: &str) -> Vec<String> {
+pub(super) fn with_finalizer(object: &impl Resource, name: &str) -> Vec<String> {
     let mut finalizers = object.finalizers().to_vec();
     if !finalizers.iter().any(|found| found == name) {
         finalizers.push(name.to_owned());

@@ -29,6 +29,7 @@ pub(super) enum Content {
     /// The image of this uid.
     Image(String),
     Claim(Key),
+    Snapshot(Key),
 }
 
 /// Rounded up to whole grains.
@@ -42,6 +43,16 @@ pub(super) fn source_claim(claim: &PersistentVolumeClaim) -> Option<Key> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let source = spec.data_source.as_ref()?;
     (source.kind == "PersistentVolumeClaim").then(|| Key::new(namespace, source.name.as_str()))
+}
+
+/// The snapshot that this one is to be made from.
+pub(super) fn source_snapshot(claim: &PersistentVolumeClaim) -> Option<Key> {
+    let spec = claim.spec.as_ref()?;
+    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    let source = spec.data_source.as_ref()?;
+    let is_snapshot =
+        source.kind == "VolumeSnapshot" && source.api_group.as_deref() == Some(croft_api::snapshot::GROUP);
+    is_snapshot.then(|| Key::new(namespace, source.name.as_str()))
 }
 
 /// The error is for the user to read; it is looked at again when something changes.
@@ -73,11 +84,14 @@ fn content(
         let is_elsewhere =
             source.namespace.as_deref().is_some_and(|other| Some(other) != claim.metadata.namespace.as_deref());
         if is_elsewhere {
-            return Err("a claim of another namespace cannot be cloned; use a DataVolume".to_owned());
+            return Err("what is in another namespace cannot be copied by a claim; use a DataVolume".to_owned());
         }
     }
     if let Some(source) = source_claim(claim) {
         return Ok(Content::Claim(source));
+    }
+    if let Some(source) = source_snapshot(claim) {
+        return Ok(Content::Snapshot(source));
     }
     if let Some(source) = spec.and_then(|spec| spec.data_source_ref.as_ref()) {
         return Err(format!("a {} is no data source that this driver knows", source.kind));
@@ -159,6 +173,8 @@ mod tests {
         let annotated = json!({IMAGE_ANNOTATION: "public/debian"});
         let source = json!({"kind": "PersistentVolumeClaim", "name": "old"});
         let cloned = json!({"dataSource": source, "dataSourceRef": source});
+        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "old"});
+        let kept = json!({"dataSource": snapshot, "dataSourceRef": snapshot});
         let debian = || Ok(Content::Image("77".to_owned()));
         let cases = vec![
             (claim("2Gi", &none, &none), class(&none), Ok(Content::Zeroes)),
@@ -167,6 +183,7 @@ mod tests {
             (claim("2Gi", &annotated, &none), class(&none), debian()),
             (claim("2Gi", &none, &cloned), class(&none), Ok(Content::Claim(Key::new("ns", "old")))),
             (claim("2Gi", &annotated, &cloned), by_class("vmi-77"), Ok(Content::Claim(Key::new("ns", "old")))),
+            (claim("2Gi", &none, &kept), class(&none), Ok(Content::Snapshot(Key::new("ns", "old")))),
             (claim("2Gi", &none, &none), by_class("vmi-78"), Err("no image")),
             (claim("1Mi", &none, &none), by_class("vmi-77"), Err("do not fit")),
             (claim("2Gi", &none, &none), class(&json!({"encrypted": "true"})), Err("encrypted")),

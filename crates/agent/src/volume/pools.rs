@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use croft_block::{Pool, Usage, Volume};
+use croft_block::{Pool, Snapshot, Usage, Volume};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use parking_lot::RwLock;
 
@@ -86,6 +86,11 @@ impl Pools {
     /// Where the file of this name is, whichever pool its object names.
     pub(super) fn find(&self, handle: &str) -> Option<(Arc<Pool>, Volume)> {
         self.all().into_iter().find_map(|pool| pool.volume(handle).ok().map(|volume| (pool, volume)))
+    }
+
+    /// Where the snapshot of this name is.
+    pub(super) fn find_snapshot(&self, name: &str) -> Option<(Arc<Pool>, Snapshot)> {
+        self.all().into_iter().find_map(|pool| pool.snapshot(name).ok().map(|snapshot| (pool, snapshot)))
     }
 
     pub(super) fn volumes(&self) -> Vec<Volume> {

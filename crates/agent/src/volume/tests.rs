@@ -182,6 +182,7 @@ async fn start(client: &Client, dir: &Path) -> (Volumes, (CancellationToken, Joi
         data_dir: dir.to_owned(),
         pool: Options { loop_size_bytes: Some(400 << 20), is_plain: false },
         health: Health::default(),
+        guests: Guests::default(),
     };
     let volumes = Volumes::open(config).await.unwrap();
     let stop = CancellationToken::new();

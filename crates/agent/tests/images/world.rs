@@ -51,6 +51,7 @@ impl Agent {
             data_dir,
             pool,
             health: Health::default(),
+            guests: croft_agent::guest::Guests::default(),
         });
         let volumes = volumes.await.unwrap();
         let images = Images::new(client.clone(), events.clone(), volumes.clone());

@@ -125,9 +125,11 @@ fn link_monitor(name: &str, kinds: &str, names: &str) -> Value {
 }
 
 fn snapshot_class(name: &str, ty: &str) -> Value {
+    // Whoever names no class gets a snapshot in the pool.
+    let is_default = (ty == "snap").to_string();
     json!({
         "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
-        "metadata": { "name": name },
+        "metadata": { "name": name, "annotations": { croft_api::snapshot::DEFAULT_CLASS: is_default } },
         "driver": LONGHORN,
         "deletionPolicy": "Delete",
         "parameters": { "type": ty },

@@ -9,7 +9,7 @@ use croft_meta::ApiError;
 use super::acting::Acting;
 use super::schema::Schema;
 use super::state::Look;
-use super::{claim, image, key_pair, machine, node_actions, quota_actions};
+use super::{claim, image, key_pair, machine, node_actions, quota_actions, snapshot};
 use crate::answer::Answer;
 use crate::cache::Cache;
 use crate::call::Call;
@@ -24,6 +24,7 @@ pub(super) fn offered(cache: &Cache, schema: &Schema, id: &str, look: &Look<'_>)
         ("", "persistentvolumeclaims") => claim::offered(look),
         ("harvesterhci.io", "virtualmachineimages") => image::offered(look),
         ("", "nodes") => node_actions::offered(look),
+        ("snapshot.storage.k8s.io", "volumesnapshots") => snapshot::offered(look),
         _ => Vec::new(),
     };
     if quota_actions::is_bounded(schema) {
@@ -57,6 +58,7 @@ pub(super) async fn act(
         ("kubevirt.io", "virtualmachines") => machine::act(&acting()?, action).await,
         ("", "persistentvolumeclaims") => claim::act(&acting()?, action).await,
         ("", "nodes") => node_actions::act(&acting()?, action).await,
+        ("snapshot.storage.k8s.io", "volumesnapshots") => snapshot::act(&acting()?, action).await,
         _ => Err(not_available(action)),
     }
 }

@@ -10,6 +10,7 @@ use super::acting::{Acting, name, required};
 use super::actions::not_available;
 use super::reply::invalid;
 use super::resource::no_content;
+use super::snapshot;
 use super::state::Look;
 use crate::answer::{self, Answer};
 use crate::options::{WriteKind, WriteOptions};
@@ -51,6 +52,7 @@ pub(super) fn offered(claim: &Look<'_>) -> Vec<&'static str> {
     [
         ("export", is_bound),
         ("clone", is_bound),
+        ("snapshot", is_bound),
         ("cancelExpand", is_bound && is_growing && is_free),
         ("dataMigration", is_bound && is_free),
     ]
@@ -70,7 +72,10 @@ pub(super) async fn act(acting: &Acting<'_>, action: &str) -> Result<Answer, Api
         "clone" => clone(acting, &claim).await?,
         "cancelExpand" => cancel_expand(acting).await?,
         "dataMigration" => copy(acting, &claim).await?,
-        "snapshot" => return Err(invalid("InvalidState", "this server cannot take snapshots of volumes")),
+        "snapshot" => {
+            is_whole(acting, &claim)?;
+            snapshot::take(acting, &claim).await?;
+        }
         other => return Err(not_available(other)),
     }
     Ok(no_content())
@@ -235,9 +240,9 @@ mod tests {
             .to_string()
         };
         for (claim, expected) in [
-            (claim("Bound", "1Gi", json!({})), "export clone dataMigration"),
-            (claim("Bound", "2Gi", json!({})), "export clone cancelExpand dataMigration"),
-            (claim("Bound", "2Gi", json!({OWNED_BY: "x"})), "export clone"),
+            (claim("Bound", "1Gi", json!({})), "export clone snapshot dataMigration"),
+            (claim("Bound", "2Gi", json!({})), "export clone snapshot cancelExpand dataMigration"),
+            (claim("Bound", "2Gi", json!({OWNED_BY: "x"})), "export clone snapshot"),
             (claim("Bound", "1Gi", json!({GOLDEN: "true"})), ""),
             (claim("Pending", "1Gi", json!({})), ""),
         ] {

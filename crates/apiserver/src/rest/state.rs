@@ -65,6 +65,7 @@ pub(super) struct Status<'a> {
     pub(super) state_change_requests: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) capacity: Option<&'a RawValue>,
+    pub(super) ready_to_use: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
