@@ -312,13 +312,14 @@ async fn a_plan_of_machines_is_applied_changed_and_destroyed() {
     let got = read(&client, &path).await;
     assert_eq!(got["spec"]["template"]["spec"]["domain"]["memory"]["guest"], "160Mi");
 
-    // The first snapshot comes later; the machine is there all the same, and the plan warns.
+    // The first snapshot, which the plan waits for.
     let snapshot = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "plan-initial"},
         "spec": {"type": "snapshot", "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "plan"}}});
     let backups = format!("{HARVESTER}/namespaces/default/virtualmachinebackups");
-    let snapshot = client.post(&backups, &go(snapshot)).await.expect("an answer").ok().expect("taken");
-    let why = snapshot["status"]["error"]["message"].as_str().unwrap_or_default();
-    assert!(why.contains("Croft cannot do this yet"), "{snapshot}");
+    client.post(&backups, &go(snapshot)).await.expect("an answer").ok().expect("taken");
+    let initial = format!("{backups}/plan-initial");
+    let snapshot = becomes(&client, &initial, "ready", BOOT, |it| it["status"]["readyToUse"] == true).await;
+    assert!(is_true(&snapshot, "Ready"), "{snapshot}");
 
     // Disks that go with the machine are named first.
     updated(&client, &path, |machine| {
@@ -328,6 +329,7 @@ async fn a_plan_of_machines_is_applied_changed_and_destroyed() {
     .await;
     destroyed(&client, &path, Some("Foreground")).await;
     is_gone(&client, &format!("{CLAIMS}/plan-disk-0-abcde")).await;
+    is_gone(&client, &initial).await;
     refused(
         &client.delete(&format!("{IMAGES}/plan-image")).await.expect("an answer"),
         422,

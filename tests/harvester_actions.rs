@@ -297,8 +297,9 @@ async fn actions_that_cannot_be_done_leave_nothing_behind() {
         ("abortMigration", json!({}), 409, "no migration"),
         ("storageMigration", json!({"sourceVolume": "data", "targetVolume": "x"}), 409, "cannot be moved"),
         ("backup", json!({"name": "b"}), 422, "cannot back up"),
-        ("snapshot", json!({"name": "b"}), 422, "cannot back up"),
-        ("restore", json!({"name": "b", "backupName": "c"}), 422, "cannot back up"),
+        ("snapshot", json!({}), 422, "name"),
+        ("restore", json!({"name": "b", "backupName": "c"}), 404, "not found"),
+        ("restore", json!({"name": "b"}), 422, "backupName"),
         ("dismissInsufficientResourceQuota", json!({}), 422, "no message"),
         ("pause", json!({}), 404, ""),
         ("dance", json!({}), 404, "dance"),
@@ -318,7 +319,7 @@ async fn actions_that_cannot_be_done_leave_nothing_behind() {
     offers(&client, "a", "dismissInsufficientResourceQuota").await;
     done(&client, "a", "dismissInsufficientResourceQuota", &json!({})).await;
     let vm = client.get(&format!("{VMS}/a")).await.expect("an answer").json();
-    for hidden in ["migrate", "backup", "snapshot", "restore", "storageMigration", "abortMigration", "stop", "addNic"] {
+    for hidden in ["migrate", "backup", "restore", "storageMigration", "abortMigration", "stop", "addNic"] {
         assert!(vm["actions"].get(hidden).is_none(), "{hidden}");
     }
 

@@ -3,16 +3,27 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use croft_e2e::machines::{BOOT, CLAIMS, becomes, is_gone, node};
+use croft_e2e::machines::{
+    BOOT, CLAIMS, INSTANCES, MACHINES, Shell, USER_DATA, becomes, create, guest, in_guest, is_gone, is_true, node,
+    node_with_image, qemus, status_becomes, subresource,
+};
 use croft_e2e::storage::{
-    CLASSES, DATA_VOLUMES, begins_with, bound, claim, data_volume, deleted, disk, made, phase_becomes, volume_file,
+    CLASSES, DATA_VOLUMES, SECRETS, begins_with, bound, claim, data_volume, deleted, disk, made, patched,
+    phase_becomes, volume_file,
 };
 use croft_testkit::{Client, Croft, eventually};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 
 const SNAPSHOTS: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots";
 const CONTENTS: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents";
 const SNAPSHOT_CLASSES: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
+const RESTORES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores";
+const QUOTAS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/resourcequotas";
+/// Where the guest counts, beyond what it writes otherwise.
+const COUNTERS: u64 = 48 << 20;
 const ACTIONS: &str = "/v1/harvester/snapshot.storage.k8s.io.volumesnapshots/default";
 
 fn snapshot(name: &str, class: &str, claim: &str) -> Value {
@@ -200,4 +211,191 @@ async fn what_is_retained_comes_back_and_what_cannot_be_taken_says_why() {
         is_gone(&client, &format!("{SNAPSHOTS}/{name}")).await;
     }
     assert!(files(&server).is_empty(), "{:?}", files(&server));
+}
+
+/// The small guest with two more disks, and its cloud-init in a Secret.
+fn writer() -> Value {
+    let mut machine = guest("web");
+    let spec = &mut machine["spec"]["template"]["spec"];
+    spec["terminationGracePeriodSeconds"] = json!(0);
+    spec["volumes"][1] = json!({"name": "seed", "cloudInitNoCloud": {"secretRef": {"name": "seed"}}});
+    for name in ["one", "two"] {
+        let disk = json!({"name": name, "disk": {"bus": "virtio"}});
+        let volume = json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        spec["domain"]["devices"]["disks"].as_array_mut().expect("disks").push(disk);
+        spec["volumes"].as_array_mut().expect("volumes").push(volume);
+    }
+    machine
+}
+
+fn backup(name: &str) -> Value {
+    json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": name},
+        "spec": {"type": "snapshot", "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "web"}}})
+}
+
+async fn kept(client: &Client, name: &str) -> Value {
+    let path = format!("{BACKUPS}/{name}");
+    becomes(client, &path, "ready", BOOT, |it| it["status"]["readyToUse"] == true).await
+}
+
+/// How many blocks the guest was told to be on its disk.
+async fn acknowledged(shell: &mut Shell) -> u64 {
+    let said = in_guest(shell, "tail -n 1 /tmp/written", |text| text.contains("acknowledged ")).await;
+    said.rsplit(' ').next().and_then(|count| count.trim().parse().ok()).expect("a number")
+}
+
+async fn counter(server: &Croft, client: &Client, claim: &str) -> u64 {
+    let file = std::fs::File::open(volume_file(server, client, claim).await).expect("the volume's file");
+    let mut text = [0; 8];
+    file.read_exact_at(&mut text, COUNTERS).expect("a counter");
+    String::from_utf8_lossy(&text).parse().expect("a number")
+}
+
+/// Stops a guest as we do before its disks are kept, and leaves it there.
+async fn held(dir: &Path) {
+    std::fs::write(dir.join("held.json"), "{\"is_frozen\":false}").expect("a record");
+    let stream = UnixStream::connect(dir.join("qmp.sock")).await.expect("QEMU listens");
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read).lines();
+    for command in ["qmp_capabilities", "stop", "query-status"] {
+        write.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes()).await.expect("sent");
+        loop {
+            let line = lines.next_line().await.expect("an answer").expect("an answer");
+            if line.contains("\"return\"") {
+                assert!(command != "query-status" || line.contains("paused"), "{line}");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_is_kept_at_one_instant_and_comes_back() {
+    let (mut server, client) = node_with_image().await;
+    let seed = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "seed"}, "stringData": {"userdata": USER_DATA}});
+    made(&client, SECRETS, &seed).await;
+    for name in ["one", "two"] {
+        made(&client, CLAIMS, &claim(name, "harvester-longhorn", "64Mi")).await;
+    }
+    create(&client, &writer()).await;
+    let mut shell = Shell::log_in(&server, "web", Some("turnip-7")).await.expect("a shell");
+    // One writes blocks, each on the disk before it is told; the other counts on two disks in turn.
+    shell.ok("verified-write run /dev/vdc 10000 > /tmp/written 2>&1 & echo begun").await;
+    let count = "n=0; while :; do n=$((n+1)); for d in vdc vdd; do printf %08d $n | dd of=/dev/$d bs=512 seek=98304 \
+        count=1 conv=notrunc,fsync 2>/dev/null; done; done";
+    shell.ok(&format!("({count}) & echo begun")).await;
+    acknowledged(&mut shell).await;
+    in_guest(&mut shell, "dd if=/dev/vdd bs=512 skip=98304 count=1 2>/dev/null | head -c 8", |text| {
+        text.trim().parse::<u64>().is_ok_and(|count| count > 3)
+    })
+    .await;
+    let before = acknowledged(&mut shell).await;
+
+    made(&client, BACKUPS, &backup("first")).await;
+    let first = kept(&client, "first").await;
+    let after = acknowledged(&mut shell).await;
+    let status = &first["status"];
+    assert!(is_true(&first, "Ready") && !is_true(&first, "InProgress"), "{first}");
+    assert_eq!(status["volumeBackups"].as_array().map(Vec::len), Some(3), "{status}");
+    assert_eq!(status["volumeBackups"][1]["name"], "first-volume-one", "{status}");
+    assert_eq!(status["secretBackups"][0]["name"], "seed", "{status}");
+    assert_eq!(status["source"]["spec"]["runStrategy"], "RerunOnFailure", "{status}");
+    let snapshot = client.get(&format!("{SNAPSHOTS}/first-volume-one")).await.expect("an answer").json();
+    let guest = snapshot["metadata"]["annotations"]["croft.io/snapshot-guest"].as_str().expect("how the guest was");
+    let guest: Value = serde_json::from_str(guest).expect("JSON");
+    println!("the guest stood still: {guest}");
+    assert!(guest["isRunning"] == true && guest["pauseMs"].as_f64().is_some_and(|ms| ms < 2000.0), "{guest}");
+    let instance = client.get(&format!("{INSTANCES}/web")).await.expect("an answer").json();
+    assert!(!is_true(&instance, "Paused"), "{instance}");
+
+    // Beyond what is allowed there is no second.
+    let quota = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "ResourceQuota",
+        "metadata": {"name": "default-resource-quota"}, "spec": {"snapshotLimit": {"vmTotalSnapshotSizeQuota": {"web": 4096}}}});
+    made(&client, QUOTAS, &quota).await;
+    let path = format!("{QUOTAS}/default-resource-quota");
+    let used = |it: &Value| it["status"]["snapshotLimitStatus"]["vmTotalSnapshotSizeUsage"]["web"].as_i64();
+    becomes(&client, &path, "counted", BOOT, |it| used(it).is_some_and(|bytes| bytes > 4096)).await;
+    let refused = client.post(BACKUPS, &backup("second")).await.expect("an answer");
+    assert!(
+        refused.status == 422 && refused.text().contains("is less than total snapshot usage"),
+        "{}",
+        refused.text()
+    );
+    deleted(&client, &path).await;
+
+    // Killed while the guest stands still, it goes on at the next start.
+    let uid = instance["metadata"]["uid"].as_str().expect("a uid").to_owned();
+    assert!(qemus(&server).contains_key(&uid));
+    let dir = server.run_dir().expect("a run directory").join("vms").join(&uid);
+    server.kill().expect("killed");
+    held(&dir).await;
+    server.restart().await.expect("a restart");
+    let client = server.client().expect("a client");
+    eventually("the record is gone", async || if dir.join("held.json").exists() { Err("there") } else { Ok(()) }).await;
+    let console = server.websocket(&subresource("virtualmachineinstances", "web", "console")).await;
+    let mut shell = Shell::resume(console.expect("an answer").expect("a console")).await.expect("a shell");
+    let later = acknowledged(&mut shell).await;
+    in_guest(&mut shell, "tail -n 1 /tmp/written", |text| !text.ends_with(&format!(" {later}"))).await;
+
+    // Another machine, from what was kept.
+    let restore = |name: &str, change: Value| {
+        let mut restore = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineRestore",
+            "metadata": {"name": name}, "spec": {"virtualMachineBackupName": "first",
+                "virtualMachineBackupNamespace": "default"}});
+        restore["spec"].as_object_mut().expect("a spec").extend(change.as_object().expect("fields").clone());
+        restore
+    };
+    let target = |name: &str| json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": name});
+    let busy = restore("busy", json!({"target": target("web"), "newVM": false}));
+    let refused = client.post(RESTORES, &busy).await.expect("an answer");
+    assert!(refused.status == 422 && refused.text().contains("Please stop the VM"), "{}", refused.text());
+    made(&client, RESTORES, &restore("copy", json!({"target": target("copy"), "newVM": true}))).await;
+    let done = async |name: &str| {
+        let path = format!("{RESTORES}/{name}");
+        becomes(&client, &path, "complete", BOOT, |it| it["status"]["complete"] == true).await
+    };
+    let copy = done("copy").await;
+    let claims: Vec<String> = copy["status"]["restores"]
+        .as_array()
+        .expect("restores")
+        .iter()
+        .map(|one| one["persistentVolumeClaimSpec"]["metadata"]["name"].as_str().expect("a name").to_owned())
+        .collect();
+    let (one, two) = (counter(&server, &client, &claims[1]).await, counter(&server, &client, &claims[2]).await);
+    assert!(one == two || one == two + 1, "both disks are of one instant: {one} and {two}");
+    let mut shell = Shell::log_in(&server, "copy", Some("turnip-7")).await.expect("a shell");
+    let verified = shell.ok(&format!("verified-write check /dev/vdc {before}")).await;
+    let verified: u64 = verified.rsplit(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+    assert!(verified >= before, "{verified} of {before}, and {after} a little later");
+    let address = async |name: &str| {
+        let machine = client.get(&format!("{MACHINES}/{name}")).await.expect("an answer").json();
+        machine["spec"]["template"]["spec"]["domain"]["devices"]["interfaces"][0]["macAddress"].clone()
+    };
+    assert_ne!(address("copy").await, address("web").await);
+    let secrets = client.get(&format!("{SECRETS}/copy-seed")).await.expect("an answer");
+    assert_eq!(secrets.status, 200, "a copy has a Secret of its own");
+
+    // The machine itself, once it is stopped; it runs again as it did.
+    patched(&client, &format!("{MACHINES}/web"), &json!({"spec": {"runStrategy": "Halted"}})).await;
+    status_becomes(&client, "web", "Stopped").await;
+    let act = "/v1/harvester/kubevirt.io.virtualmachines/default/web?action=restore";
+    let answer = client.post(act, &json!({"name": "back", "backupName": "first"})).await.expect("an answer");
+    assert_eq!(answer.status, 204, "{}", answer.text());
+    let back = done("back").await;
+    assert_eq!(back["status"]["deletedVolumes"].as_array().map(Vec::len), Some(3), "{back}");
+    assert_eq!(client.get(&format!("{CLAIMS}/one")).await.expect("an answer").status, 200, "old disks stay");
+    let web = status_becomes(&client, "web", "Running").await;
+    assert_eq!(web["spec"]["runStrategy"], "RerunOnFailure", "{web}");
+
+    // Snapshots go with their machine, but for those of disks that stay; restores too.
+    for name in ["web", "copy"] {
+        deleted(&client, &format!("{MACHINES}/{name}")).await;
+        is_gone(&client, &format!("{MACHINES}/{name}")).await;
+    }
+    is_gone(&client, &format!("{BACKUPS}/first")).await;
+    is_gone(&client, &format!("{RESTORES}/back")).await;
+    let stays = client.get(&format!("{SNAPSHOTS}/first-volume-one")).await.expect("an answer");
+    assert_eq!(stays.status, 200, "{}", stays.text());
+    deleted(&client, &format!("{CLAIMS}/one")).await;
+    is_gone(&client, &format!("{SNAPSHOTS}/first-volume-one")).await;
 }

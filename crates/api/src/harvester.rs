@@ -1,6 +1,7 @@
 //! harvesterhci.io/v1beta1: images, settings, addons, disks of nodes, keys and templates, with Harvester's own field names.
 
 pub mod addon;
+mod backup;
 pub mod backup_target;
 mod block_device;
 mod image;
@@ -11,6 +12,7 @@ pub mod ssh_key;
 pub mod support_bundle;
 mod template;
 
+pub use backup::*;
 pub use block_device::*;
 pub use image::*;
 pub use link_monitor::*;
@@ -73,6 +75,50 @@ kind! {
         #[serde(default)]
         status: BlockDeviceStatus,
     }
+}
+
+kind! {
+    /// A machine as it was, with its disks.
+    VirtualMachineBackup, "harvesterhci.io", "v1beta1", "virtualmachinebackups", NamespaceResourceScope {
+        spec: VirtualMachineBackupSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VirtualMachineBackupStatus>,
+    }
+}
+
+kind! {
+    /// A machine that is made, or made again, from what was kept.
+    VirtualMachineRestore, "harvesterhci.io", "v1beta1", "virtualmachinerestores", NamespaceResourceScope {
+        spec: VirtualMachineRestoreSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VirtualMachineRestoreStatus>,
+    }
+}
+
+kind! {
+    /// How much room snapshots of a namespace may take.
+    ResourceQuota, "harvesterhci.io", "v1beta1", "resourcequotas", NamespaceResourceScope {
+        #[serde(default, deserialize_with = "nullable")]
+        status: SnapshotQuotaStatus,
+    }
+}
+
+/// How much room they take.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotQuotaStatus {
+    #[serde(default, deserialize_with = "nullable")]
+    pub snapshot_limit_status: SnapshotUsage,
+}
+
+/// In bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotUsage {
+    #[serde(default, deserialize_with = "nullable")]
+    pub namespace_total_snapshot_size_usage: i64,
+    #[serde(default, deserialize_with = "nullable")]
+    pub vm_total_snapshot_size_usage: std::collections::BTreeMap<String, i64>,
 }
 
 kind! {

@@ -8,7 +8,6 @@ use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use crate::durable::{Staged, copy_sparse, reflink};
 use crate::pool::Pool;
@@ -22,7 +21,8 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// What it would take up by itself. Extents that it shares with others count for each of them.
     pub allocated_bytes: u64,
-    pub taken_at: SystemTime,
+    /// In nanoseconds since 1970.
+    pub taken_at_ns: i64,
 }
 
 /// A snapshot that is about to be taken. Dropped, it leaves nothing behind.
@@ -61,7 +61,7 @@ impl Pool {
                 name: name.to_owned(),
                 size_bytes: found.len(),
                 allocated_bytes: found.blocks() * 512,
-                taken_at: found.modified().map_err(VolumeError::io("measure", &path))?,
+                taken_at_ns: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
                 path,
             }),
             Ok(_) => Err(VolumeError::NoSnapshot(name.to_owned())),

@@ -17,6 +17,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::backups::Backups;
 use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
 use crate::maintenance::Maintenance;
@@ -44,6 +45,7 @@ pub(crate) struct Inventory {
 pub(crate) struct DiskWatchers {
     pub(crate) claims: Arc<VolumeClaims>,
     pub(crate) catalog: Arc<DataCatalog>,
+    pub(crate) backups: Arc<Backups>,
 }
 
 /// Those who are told of instances besides machines and the scheduler.
@@ -82,11 +84,12 @@ impl Inventory {
         tasks: &mut Tasks,
     ) {
         let all = || (client.clone(), Arc::clone(machines), Arc::clone(scheduler));
-        let ((client, told, _), also_told) = (all(), Arc::clone(&disks.claims));
+        let ((client, told, _), also_told) = (all(), disks.clone());
         tasks.spawn(each(client, self.machines.clone(), move |change| {
-            let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));
+            let (told, also_told) = (Arc::clone(&told), also_told.clone());
             async move {
-                also_told.machine_changed(&change).await;
+                also_told.claims.machine_changed(&change).await;
+                also_told.backups.machine_changed(&change).await;
                 told.machine_changed(&change).await;
             }
         }));
@@ -151,6 +154,7 @@ fn claim_changed<K>(
             machines.claim_changed(&key).await;
             disks.claims.claim_changed(&key).await;
             disks.catalog.claim_changed(&key).await;
+            disks.backups.claim_changed(&key).await;
         }
         .boxed()
     }

@@ -5,13 +5,14 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
+//! [`volume_claims`] and [`data_catalog`], what is kept of them [`backups`] and [`snapshot_usage`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
 //! from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from
 //! the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
 mod addons;
+mod backups;
 mod claims;
 mod cluster_role_aggregation;
 mod content;
@@ -31,6 +32,7 @@ mod quota_usage;
 mod schedule;
 mod service_account;
 mod settings;
+mod snapshot_usage;
 mod templates;
 mod token_secret;
 mod virtual_machine;
@@ -44,12 +46,14 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::backups::Backups;
 use crate::data_catalog::DataCatalog;
 use crate::inventory::{DiskWatchers, InstanceWatchers, Inventory};
 use crate::maintenance::Maintenance;
 use crate::objects::Everything;
 use crate::quota_usage::QuotaUsage;
 use crate::schedule::Scheduler;
+use crate::snapshot_usage::SnapshotUsages;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
 
@@ -88,13 +92,18 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
     let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
     let (maintenance, node_keys) = Maintenance::new(client.clone(), inventory.clone(), events.clone());
-    let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events);
+    let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events.clone());
+    let (backups, backup_keys) = Backups::new(client.clone(), inventory.clone(), events);
+    let (room, room_keys) = SnapshotUsages::new(client.clone(), inventory.clone());
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
     let (usage, quota_keys) = QuotaUsage::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
     catalog.follow(&mut watches);
     usage.follow(&mut watches);
-    let told_of_disks = DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog) };
+    backups.follow(&mut watches);
+    room.follow(&mut watches);
+    let told_of_disks =
+        DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog), backups: Arc::clone(&backups) };
     let told_of_instances = InstanceWatchers { maintenance: Arc::clone(&maintenance), usage: Arc::clone(&usage) };
     inventory.follow(client, &machines, &scheduler, &told_of_disks, &told_of_instances, &mut watches);
     watches.spawn(told);
@@ -113,6 +122,8 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     tasks.spawn(machines.run(machine_keys, stop.clone()));
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
     tasks.spawn(claims.run(claim_keys, stop.clone()));
+    tasks.spawn(backups.run(backup_keys, stop.clone()));
+    tasks.spawn(room.run(room_keys, stop.clone()));
     tasks.spawn(maintenance.run(node_keys, stop.clone()));
     tasks.spawn(usage.run(quota_keys, stop.clone()));
     tasks.spawn(catalog.run(catalog_keys, stop.clone()));

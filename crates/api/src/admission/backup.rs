@@ -1,7 +1,7 @@
 //! Backups and snapshots of machines, restores from them, and schedules.
 //!
-//! What is asked for is checked as Harvester does, so that a wrong name is not taken for a missing feature. That no
-//! backup is made yet is said by the object itself.
+//! What is asked for is checked as Harvester does, so that a wrong name is not taken for a missing feature. That nothing is
+//! sent to a backup target yet is said by the object itself.
 
 use croft_meta::{ApiError, FieldPath, names};
 use serde_json::Value;
@@ -132,7 +132,15 @@ pub(super) fn admit_restore(admission: &mut Admission<'_>) -> Result<(), ApiErro
     if !flag(&backup, "status.readyToUse") {
         return invalid(field, format!("VMBackup {namespace}/{name} is not ready"));
     }
-    Err(refuse(HARVESTER, 405, "MethodNotAllowed", "this server restores no machines yet"))
+    if text(&backup, "spec.type") != "snapshot" {
+        return Err(refuse(
+            HARVESTER,
+            405,
+            "MethodNotAllowed",
+            "this server restores no machines from a backup target yet",
+        ));
+    }
+    Ok(())
 }
 
 /// Where it goes to, and whether that is in the way.

@@ -1,5 +1,6 @@
 //! What can be done with a virtual machine.
 
+mod backups;
 mod cdrom;
 mod claims;
 mod clone;
@@ -58,9 +59,9 @@ pub(super) async fn act(acting: &Acting<'_>, action: &str) -> Result<Answer, Api
         "storageMigration" | "cancelStorageMigration" => {
             return Err(acting.conflict("the disks of a machine cannot be moved while it is there: clone them instead"));
         }
-        "backup" | "snapshot" | "restore" => {
-            return Err(invalid("InvalidState", format!("{action}: this server cannot back up machines")));
-        }
+        "snapshot" => backups::can_snapshot(acting, &machine)?,
+        "restore" => backups::restore(acting).await?,
+        "backup" => return Err(invalid("InvalidState", "backup: this server cannot back up machines")),
         other => return Err(not_available(other)),
     }
     Ok(no_content())

@@ -166,10 +166,9 @@ pub(in super::super) struct Restorable {
 }
 
 fn good(handle: &str, file: &Snapshot) -> Value {
-    let taken = Timestamp::try_from(file.taken_at).map(|at| at.as_nanosecond()).unwrap_or_default();
     json!({
         "snapshotHandle": handle,
-        "creationTime": i64::try_from(taken).unwrap_or_default(),
+        "creationTime": file.taken_at_ns,
         "restoreSize": i64::try_from(file.size_bytes).unwrap_or(i64::MAX),
         "readyToUse": true,
         "error": null,

@@ -81,7 +81,9 @@ fn restore(change: &Value) -> Value {
 fn restores_have_a_backup_and_a_place() {
     let backed_up = |change: &Value| known().with(GROUP, BACKUPS, a_backup(change));
     let ready = || backed_up(&json!({"status.readyToUse": true}));
-    refused(admit_restore, restore(&json!({})), &ready(), "restores no machines yet");
+    let kept = backed_up(&json!({"spec.type": "snapshot", "status.readyToUse": true}));
+    write(admit_restore, restore(&json!({})), None, &kept, false).unwrap();
+    refused(admit_restore, restore(&json!({})), &ready(), "restores no machines from a backup target yet");
     refused(admit_restore, restore(&json!({})), &known(), "\"b\" not found");
     refused(admit_restore, restore(&json!({})), &backed_up(&json!({})), "VMBackup n/b is not ready");
     for (change, text) in [

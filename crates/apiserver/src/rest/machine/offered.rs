@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::super::state::Look;
 use crate::cache::Cache;
 
+const BACKUPS: &str = "harvesterhci.io/virtualmachinebackups";
 const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
 pub(super) const INSUFFICIENT_QUOTA: &str = "harvesterhci.io/insufficient-resource-quota";
 const HOTPLUG: &str = "harvesterhci.io/enableCPUAndMemoryHotplug";
@@ -130,7 +131,21 @@ impl Spec<'_> {
 pub(in super::super) fn offered(cache: &Cache, id: &str, machine: &Look<'_>) -> Vec<&'static str> {
     let instance = cache.collection(INSTANCES).get(id);
     let instance = instance.as_ref().map(|instance| Look::of(&instance.bytes));
-    usable(machine, instance.as_ref())
+    let mut offered = usable(machine, instance.as_ref());
+    if instance.is_none() && has_backup(cache, id) {
+        offered.push("restore");
+    }
+    offered
+}
+
+/// Whether there is something that the machine could become again.
+fn has_backup(cache: &Cache, id: &str) -> bool {
+    let (namespace, name) = id.split_once('/').unwrap_or_default();
+    let backups = cache.collection(BACKUPS).list(namespace);
+    backups
+        .iter()
+        .map(|backup| backup.json())
+        .any(|backup| backup["spec"]["source"]["name"] == name && backup["status"]["readyToUse"] == true)
 }
 
 fn usable(machine: &Look<'_>, instance: Option<&Look<'_>>) -> Vec<&'static str> {
@@ -168,6 +183,7 @@ fn usable(machine: &Look<'_>, instance: Option<&Look<'_>>) -> Vec<&'static str> 
         ("pause", is_running && !is_paused),
         ("unpause", is_running && is_paused),
         ("forceStop", machine.status.printable == "Stopping"),
+        ("snapshot", can_be_copied),
         ("createTemplate", can_be_copied),
         ("clone", true),
         ("addVolume", true),
@@ -202,7 +218,7 @@ mod tests {
         let paused = json!({"status": {"phase": "Running", "conditions": [{"type": "Paused", "status": "True"}]}});
         let machine = |strategy: &str| json!({"spec": {"runStrategy": strategy}});
         let with = |domain: Value| json!({"spec": {"template": {"spec": {"domain": domain}}}});
-        let always = "createTemplate clone addVolume removeVolume";
+        let always = "snapshot createTemplate clone addVolume removeVolume";
         let table = [
             (machine("Halted"), None, format!("start {always}")),
             (

@@ -1,0 +1,147 @@
+//! What is kept of machines in the cluster, and machines that are made from it again.
+//!
+//! - `capture` says what of a machine is kept; `rebuilt` makes a machine of that: they do nothing themselves;
+//! - `backup` looks after VirtualMachineBackups of the type `snapshot`: one VolumeSnapshot for each disk, all of one set, which
+//!   the machine's node takes at one instant;
+//! - `restore` looks after VirtualMachineRestores.
+
+mod backup;
+mod capture;
+mod rebuilt;
+mod restore;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore};
+use croft_api::kubevirt::VirtualMachine;
+use croft_api::snapshot::VolumeSnapshot;
+use croft_reconcile::{Cache, Change, Error, Events, Key, Keys, Loop, Received, Source, Tasks};
+use futures::StreamExt;
+use kube::core::DynamicObject;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+use crate::inventory::Inventory;
+
+const WORKERS: usize = 4;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Work {
+    Backup(Key),
+    Restore(Key),
+}
+
+pub(crate) struct Backups {
+    client: Client,
+    inventory: Inventory,
+    events: Events,
+    backups: Cache<VirtualMachineBackup>,
+    restores: Cache<VirtualMachineRestore>,
+    snapshots: Cache<VolumeSnapshot>,
+    keys: Keys<Work>,
+}
+
+impl Backups {
+    pub(crate) fn new(client: Client, inventory: Inventory, events: Events) -> (Arc<Self>, Received<Work>) {
+        let (keys, received) = Keys::channel();
+        let (backups, restores, snapshots) = (Cache::default(), Cache::default(), Cache::default());
+        (Arc::new(Self { client, inventory, events, backups, restores, snapshots, keys }), received)
+    }
+
+    /// Keeps the objects at hand, and has worked on whatever a change concerns.
+    pub(crate) fn follow(self: &Arc<Self>, tasks: &mut Tasks) {
+        let backups = |_: &Self, change: &Change<VirtualMachineBackup>| vec![Work::Backup(change.key.clone())];
+        let restores = |_: &Self, change: &Change<VirtualMachineRestore>| vec![Work::Restore(change.key.clone())];
+        tasks.spawn(Arc::clone(self).each(self.backups.clone(), backups));
+        tasks.spawn(Arc::clone(self).each(self.restores.clone(), restores));
+        tasks.spawn(Arc::clone(self).each(self.snapshots.clone(), |_, change| after_snapshot(change)));
+    }
+
+    async fn each<K>(self: Arc<Self>, cache: Cache<K>, concerned: impl Fn(&Self, &Change<K>) -> Vec<Work> + Send)
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + Sync + 'static,
+    {
+        let mut changes = std::pin::pin!(cache.follow(self.client.clone(), Source::of::<K>()));
+        while let Some(change) = changes.next().await {
+            for work in concerned(&self, &change) {
+                self.keys.send(work, Duration::ZERO).await;
+            }
+        }
+    }
+
+    pub(crate) async fn run(self: Arc<Self>, received: Received<Work>, stop: CancellationToken) {
+        let reconcile = |work: Work| {
+            let backups = Arc::clone(&self);
+            async move {
+                match work {
+                    Work::Backup(key) => Box::pin(backups.reconcile_backup(&key)).await,
+                    Work::Restore(key) => Box::pin(backups.reconcile_restore(&key)).await,
+                }
+            }
+        };
+        let synced = async {
+            tokio::join!(
+                self.inventory.synced(),
+                self.backups.synced(),
+                self.restores.synced(),
+                self.snapshots.synced()
+            );
+        };
+        let work = Loop { name: "backups", workers: WORKERS, stop };
+        work.run(received, synced, reconcile).await;
+    }
+
+    /// Snapshots go with their machine; a restore waits for one to run.
+    pub(crate) async fn machine_changed(&self, change: &Change<VirtualMachine>) {
+        if change.new.is_none() {
+            for backup in self.backups.list().iter().filter(|backup| {
+                backup.metadata.namespace.as_deref() == Some(change.key.namespace.as_str())
+                    && backup.spec.source.name == change.key.name
+            }) {
+                self.keys.send(Work::Backup(Key::of(backup.as_ref())), Duration::ZERO).await;
+            }
+        }
+        self.retry_restores(|restore| restore.spec.target.name == change.key.name).await;
+    }
+
+    /// Restores wait for their claims.
+    pub(crate) async fn claim_changed(&self, claim: &Key) {
+        let is_its = |restore: &VirtualMachineRestore| {
+            let status = restore.status.as_ref();
+            status.is_some_and(|status| {
+                status.restores.iter().any(|one| one.claim.metadata["name"] == claim.name.as_str())
+            })
+        };
+        self.retry_restores(is_its).await;
+    }
+
+    async fn retry_restores(&self, concerned: impl Fn(&VirtualMachineRestore) -> bool) {
+        let is_open =
+            |restore: &VirtualMachineRestore| restore.status.as_ref().and_then(|status| status.complete) != Some(true);
+        for restore in self.restores.list().iter().filter(|restore| is_open(restore) && concerned(restore)) {
+            self.keys.send(Work::Restore(Key::of(restore.as_ref())), Duration::ZERO).await;
+        }
+    }
+
+    /// Machines with everything in them, whatever this program knows of it.
+    fn machines(&self, namespace: &str) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<VirtualMachine>(&());
+        Api::namespaced_with(self.client.clone(), namespace, &kind)
+    }
+}
+
+/// The backup that it belongs to.
+fn after_snapshot(change: &Change<VolumeSnapshot>) -> Vec<Work> {
+    let object = change.new.as_ref().or(change.old.as_ref());
+    let owners = object.iter().flat_map(|snapshot| snapshot.metadata.owner_references.iter().flatten());
+    let backups = owners.into_iter().filter(|owner| owner.kind == "VirtualMachineBackup");
+    backups.map(|owner| Work::Backup(Key::new(change.key.namespace.clone(), owner.name.clone()))).collect()
+}
+
+/// What waits, and why.
+fn not_yet(why: impl Into<String>) -> Result<(), Error> {
+    Err(Error::NotYet(why.into()))
+}

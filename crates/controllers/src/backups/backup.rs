@@ -1,0 +1,353 @@
+//! A VirtualMachineBackup of the type `snapshot`: what is kept, from the first look to the last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use croft_api::harvester::{
+    BackupError, Copied, SecretBackup, VirtualMachineBackup, VirtualMachineBackupStatus, VolumeBackup, set_condition,
+};
+use croft_api::snapshot::{SnapshotSet, VolumeSnapshot, VolumeSnapshotSource, VolumeSnapshotSpec};
+use croft_meta::Quantity;
+use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
+use croft_reconcile::{Error, Key};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{DeleteParams, ObjectMeta, Patch};
+use kube::core::DynamicObject;
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::{Backups, capture, not_yet};
+use crate::inventory::setting;
+use crate::patch::{self, as_harvester, made_by_harvester};
+use crate::virtual_machine::view::this_second;
+
+const LONGHORN: &str = "driver.longhorn.io";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// How long a guest's file systems may take to come to rest, if nobody says otherwise.
+const FREEZE_MS: u64 = 10_000;
+
+impl Backups {
+    pub(super) async fn reconcile_backup(self: &Arc<Self>, key: &Key) -> Result<(), Error> {
+        let Some(backup) = self.backups.get(key) else { return Ok(()) };
+        if backup.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        if !backup.spec.is_snapshot() {
+            let now = Time(this_second());
+            return self.write_backup(&backup, refused(backup.status.clone().unwrap_or_default(), now)).await;
+        }
+        let status = backup.status.clone().unwrap_or_default();
+        if status.source.is_none() && status.ready_to_use == Some(true) {
+            // Somebody else's word.
+            return Ok(());
+        }
+        if status.source.is_none() {
+            return self.begin_backup(key, &backup).await;
+        }
+        if self.is_machine_gone(key, &backup).await? {
+            return self.follow_machine(key, &backup).await;
+        }
+        if status.ready_to_use == Some(true) {
+            return Ok(());
+        }
+        self.make_snapshots(&backup, &status).await?;
+        let next = self.progress(key, status);
+        self.write_backup(&backup, next).await
+    }
+
+    /// Writes down what the machine is, and what is to be taken.
+    async fn begin_backup(&self, key: &Key, backup: &VirtualMachineBackup) -> Result<(), Error> {
+        let name = &backup.spec.source.name;
+        let Some(machine) = absent_is_none(self.machines(&key.namespace).get(name).await)? else {
+            return self.fail_backup(backup, &format!("there is no machine {}/{name}", key.namespace)).await;
+        };
+        let mut status = match self.describe(key, &machine).await? {
+            Ok(status) => status,
+            Err(why) => return self.fail_backup(backup, &why).await,
+        };
+        status.conditions = backup.status.clone().unwrap_or_default().conditions;
+        let now = Timestamp::now();
+        set_condition(&mut status.conditions, "InProgress", true, ("", "Operation in progress"), now);
+        set_condition(&mut status.conditions, "Ready", false, ("", "Not ready"), now);
+        self.write_backup(backup, status).await
+    }
+
+    /// The inner error is for the user; it may pass.
+    async fn describe(
+        &self,
+        key: &Key,
+        machine: &DynamicObject,
+    ) -> Result<Result<VirtualMachineBackupStatus, String>, Error> {
+        let mut spec = machine.data["spec"].clone();
+        let mut template = spec["template"]["spec"].take();
+        let mut volumes = Vec::new();
+        let mut classes = BTreeMap::new();
+        for disk in capture::disks(&template) {
+            let claim = self.inventory.claims.claims.get(&Key::new(key.namespace.clone(), disk.claim.clone()));
+            let Some(claim) = claim.filter(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()))
+            else {
+                return Ok(Err(format!("the claim {} of volume {} is not bound", disk.claim, disk.volume)));
+            };
+            let driver = claim.annotations().get(PROVISIONER).cloned().unwrap_or_else(|| LONGHORN.to_owned());
+            let Some(class) = self.snapshot_class(&driver) else {
+                return Ok(Err(format!("csi-driver-config has no volumeSnapshotClassName for {driver}")));
+            };
+            classes.insert(driver.clone(), class);
+            volumes.push(volume_backup(&key.name, disk, &claim, driver));
+        }
+        let secrets = match self.secrets(&key.namespace, &mut template).await? {
+            Ok(secrets) => secrets,
+            Err(why) => return Ok(Err(why)),
+        };
+        spec["template"]["spec"] = template;
+        let metadata = serde_json::to_value(&machine.metadata).unwrap_or_default();
+        Ok(Ok(VirtualMachineBackupStatus {
+            source_uid: machine.metadata.uid.clone(),
+            csi_driver_volume_snapshot_class_names: classes,
+            source: Some(Copied { metadata: capture::metadata(&metadata), spec }),
+            volume_backups: volumes,
+            secret_backups: secrets,
+            progress: Some(0),
+            ready_to_use: Some(false),
+            ..VirtualMachineBackupStatus::default()
+        }))
+    }
+
+    /// The class for snapshots of what this driver made.
+    pub(super) fn snapshot_class(&self, driver: &str) -> Option<String> {
+        let text = setting(&self.inventory, "csi-driver-config").unwrap_or_default();
+        let config: Value = serde_json::from_str(&text).unwrap_or_default();
+        config[driver]["volumeSnapshotClassName"].as_str().filter(|class| !class.is_empty()).map(str::to_owned)
+    }
+
+    async fn secrets(&self, namespace: &str, template: &mut Value) -> Result<Result<Vec<SecretBackup>, String>, Error> {
+        let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let mut kept: Vec<SecretBackup> = Vec::new();
+        let names: Vec<String> =
+            capture::secrets(template).iter().filter_map(|name| name.as_str()).map(str::to_owned).collect();
+        for name in names {
+            if kept.iter().any(|secret| secret.name == name) {
+                continue;
+            }
+            let Some(secret) = absent_is_none(api.get(&name).await)? else {
+                return Ok(Err(format!("the machine's secret {name} does not exist")));
+            };
+            let data = serde_json::to_value(secret.data.unwrap_or_default()).unwrap_or_default();
+            kept.push(SecretBackup { name, data: serde_json::from_value(data).unwrap_or_default() });
+        }
+        Ok(Ok(kept))
+    }
+
+    /// One for each disk, all of one set.
+    async fn make_snapshots(
+        &self,
+        backup: &VirtualMachineBackup,
+        status: &VirtualMachineBackupStatus,
+    ) -> Result<(), Error> {
+        let members: Vec<String> = status.volume_backups.iter().filter_map(|volume| volume.name.clone()).collect();
+        let freeze_ms = backup.spec.fs_freeze_deadline.as_deref().and_then(capture::milliseconds);
+        let set = SnapshotSet {
+            id: backup.metadata.uid.clone().unwrap_or_default(),
+            members,
+            machine: backup.spec.source.name.clone(),
+            freeze_ms: freeze_ms.filter(|wait| *wait > 0).unwrap_or(FREEZE_MS),
+        };
+        let namespace = backup.metadata.namespace.clone().unwrap_or_default();
+        let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), &namespace);
+        for volume in &status.volume_backups {
+            let name = volume.name.clone().unwrap_or_default();
+            if self.snapshots.get(&Key::new(namespace.clone(), name)).is_some() {
+                continue;
+            }
+            let wanted = snapshot(backup, status, volume, &set);
+            match api.create(&made_by_harvester(), &wanted).await {
+                Err(error) if is_conflict(&error) => {}
+                Err(kube::Error::Api(refused)) if (400..500).contains(&refused.code) => {
+                    return self.fail_backup(backup, &refused.message).await;
+                }
+                made => drop(made?),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the snapshots say, put together.
+    fn progress(&self, key: &Key, mut status: VirtualMachineBackupStatus) -> VirtualMachineBackupStatus {
+        let now = Timestamp::now();
+        let mut failed = None;
+        for volume in &mut status.volume_backups {
+            let name = volume.name.clone().unwrap_or_default();
+            let found = self.snapshots.get(&Key::new(key.namespace.clone(), name));
+            let there = found.as_ref().and_then(|snapshot| snapshot.status.as_ref());
+            volume.ready_to_use = Some(found.as_ref().is_some_and(|snapshot| snapshot.is_ready()));
+            volume.progress = Some(if volume.ready_to_use == Some(true) { 100 } else { 0 });
+            volume.creation_time = there.and_then(|there| there.creation_time.clone());
+            let size = there.and_then(|there| there.restore_size.as_ref());
+            volume.volume_size = size.and_then(|size| Quantity::parse(&size.0).ok()).map(|size| size.value());
+            let error = there.and_then(|there| there.error.clone());
+            volume.error = error.map(|error| BackupError { message: error.message, time: error.time });
+            failed = failed.or_else(|| volume.error.clone());
+        }
+        let (count, ready) = (status.volume_backups.len(), |one: &&VolumeBackup| one.ready_to_use == Some(true));
+        let done = status.volume_backups.iter().filter(ready).count();
+        status.progress = i64::try_from(if count == 0 { 100 } else { done * 100 / count }).ok();
+        status.error.clone_from(&failed);
+        if done == count {
+            let first = status.volume_backups.iter().filter_map(|volume| volume.creation_time.clone()).min();
+            status.creation_time = first.or_else(|| Some(Time(this_second())));
+            status.ready_to_use = Some(true);
+            set_condition(&mut status.conditions, "InProgress", false, ("", "Operation complete"), now);
+            set_condition(&mut status.conditions, "Ready", true, ("", "Operation complete"), now);
+        } else if let Some(error) = failed {
+            let why = error.message.unwrap_or_default();
+            set_condition(&mut status.conditions, "InProgress", false, ("Error", &why), now);
+            set_condition(&mut status.conditions, "Ready", false, ("", "Not ready"), now);
+        }
+        status
+    }
+
+    async fn fail_backup(&self, backup: &VirtualMachineBackup, why: &str) -> Result<(), Error> {
+        let mut status = backup.status.clone().unwrap_or_default();
+        let is_told = status.error.as_ref().and_then(|error| error.message.as_deref()) == Some(why);
+        if !is_told {
+            let now = Timestamp::now();
+            status.ready_to_use = Some(false);
+            status.error = Some(BackupError { message: Some(why.to_owned()), time: Some(Time(this_second())) });
+            set_condition(&mut status.conditions, "InProgress", false, ("Error", why), now);
+            set_condition(&mut status.conditions, "Ready", false, ("", "Not ready"), now);
+            self.events.warning(backup, "SnapshotFailed", why);
+            self.write_backup(backup, status).await?;
+        }
+        not_yet(why)
+    }
+
+    async fn write_backup(&self, old: &VirtualMachineBackup, status: VirtualMachineBackupStatus) -> Result<(), Error> {
+        let new = VirtualMachineBackup { status: Some(status), ..old.clone() };
+        let Some(change) = patch::guarded(old, &new) else { return Ok(()) };
+        let api: Api<VirtualMachineBackup> =
+            Api::namespaced(self.client.clone(), old.metadata.namespace.as_deref().unwrap_or_default());
+        let written = api.patch(&old.name_any(), &as_harvester(), &Patch::Merge(&change)).await;
+        if let Some(written) = absent_is_none(written)? {
+            self.backups.wrote(written);
+        }
+        Ok(())
+    }
+
+    /// Whether the machine that it is of is no more; the server is asked before it is taken for gone.
+    async fn is_machine_gone(&self, key: &Key, backup: &VirtualMachineBackup) -> Result<bool, Error> {
+        let uid = backup.status.as_ref().and_then(|status| status.source_uid.clone());
+        let name = &backup.spec.source.name;
+        let is_it = |found: Option<&String>| found == uid.as_ref();
+        let known = self.inventory.machines.get(&Key::new(key.namespace.clone(), name.clone()));
+        if uid.is_none() || known.is_some_and(|machine| is_it(machine.metadata.uid.as_ref())) {
+            return Ok(false);
+        }
+        let found = absent_is_none(self.machines(&key.namespace).get(name).await)?;
+        Ok(!found.is_some_and(|machine| is_it(machine.metadata.uid.as_ref())))
+    }
+
+    /// As in Harvester, snapshots of a machine go with it; those of its disks stay with the disks that stay.
+    async fn follow_machine(&self, key: &Key, backup: &VirtualMachineBackup) -> Result<(), Error> {
+        let is_read = self.restores.list().iter().any(|restore| {
+            restore.spec.virtual_machine_backup_name == key.name
+                && restore.spec.virtual_machine_backup_namespace == key.namespace
+                && restore.status.as_ref().and_then(|status| status.complete) != Some(true)
+        });
+        if is_read {
+            return not_yet("something is restored from it");
+        }
+        let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), &key.namespace);
+        for volume in backup.status.iter().flat_map(|status| &status.volume_backups) {
+            let name = volume.name.clone().unwrap_or_default();
+            let claim = volume.persistent_volume_claim.metadata["name"].as_str().unwrap_or_default();
+            let claim = self.inventory.claims.claims.get(&Key::new(key.namespace.clone(), claim));
+            let Some(owner) = claim
+                .filter(|claim| claim.metadata.deletion_timestamp.is_none())
+                .and_then(|claim| claim.owner_ref(&()))
+            else {
+                continue;
+            };
+            let change = json!({ "metadata": { "ownerReferences": [owner] } });
+            match api.patch(&name, &as_harvester(), &Patch::Merge(&change)).await {
+                Err(error) if !is_not_found(&error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        let api: Api<VirtualMachineBackup> = Api::namespaced(self.client.clone(), &key.namespace);
+        let uid = kube::api::Preconditions { uid: backup.metadata.uid.clone(), resource_version: None };
+        match api.delete(&key.name, &DeleteParams { preconditions: Some(uid), ..DeleteParams::default() }).await {
+            Err(error) if !is_not_found(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn volume_backup(backup: &str, disk: capture::Disk, claim: &PersistentVolumeClaim, driver: String) -> VolumeBackup {
+    // Objects of texts and numbers can always be written.
+    let mut spec = serde_json::to_value(&claim.spec).unwrap_or_default();
+    let metadata = serde_json::to_value(&claim.metadata).unwrap_or_default();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("volumeName");
+    }
+    VolumeBackup {
+        name: Some(format!("{backup}-volume-{}", disk.claim)),
+        volume_name: disk.volume,
+        csi_driver_name: driver,
+        persistent_volume_claim: Copied { metadata: capture::metadata(&metadata), spec },
+        ready_to_use: Some(false),
+        ..VolumeBackup::default()
+    }
+}
+
+/// What the claim was goes along, so that it can be restored without it.
+fn snapshot(
+    backup: &VirtualMachineBackup,
+    status: &VirtualMachineBackupStatus,
+    volume: &VolumeBackup,
+    set: &SnapshotSet,
+) -> VolumeSnapshot {
+    let claim = &volume.persistent_volume_claim;
+    let mut annotations: BTreeMap<String, String> = [set.annotation()].into();
+    annotations.insert("harvesterhci.io/storageProvisioner".to_owned(), volume.csi_driver_name.clone());
+    if let Some(class) = claim.spec["storageClassName"].as_str() {
+        annotations.insert("harvesterhci.io/storageClassName".to_owned(), class.to_owned());
+    }
+    if let Some(image) = claim.metadata["annotations"]["harvesterhci.io/imageId"].as_str() {
+        annotations.insert("harvesterhci.io/imageId".to_owned(), image.to_owned());
+    }
+    VolumeSnapshot {
+        metadata: ObjectMeta {
+            name: volume.name.clone(),
+            namespace: backup.metadata.namespace.clone(),
+            annotations: Some(annotations),
+            owner_references: backup.controller_owner_ref(&()).map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: VolumeSnapshotSpec {
+            source: VolumeSnapshotSource {
+                persistent_volume_claim_name: claim.metadata["name"].as_str().map(str::to_owned),
+                ..VolumeSnapshotSource::default()
+            },
+            volume_snapshot_class_name: status
+                .csi_driver_volume_snapshot_class_names
+                .get(&volume.csi_driver_name)
+                .cloned(),
+        },
+        status: None,
+    }
+}
+
+/// The type `backup`, which goes to a target.
+fn refused(mut status: VirtualMachineBackupStatus, now: Time) -> VirtualMachineBackupStatus {
+    const WHY: &str = "Croft cannot do this yet: no backup is made";
+    if status.error.is_none() {
+        status.ready_to_use = Some(false);
+        status.error = Some(BackupError { message: Some(WHY.to_owned()), time: Some(now.clone()) });
+        for ty in ["Ready", "InProgress"] {
+            set_condition(&mut status.conditions, ty, false, ("NotSupported", WHY), now.0);
+        }
+    }
+    status
+}
