@@ -382,7 +382,7 @@ async fn volumes_are_exported_cloned_and_copied() {
     std::fs::write(volume_file(&server, &client, "data").await, &data).expect("data");
     let shown = client.get("/v1/harvester/persistentvolumeclaims/default/data").await.expect("an answer").json();
     let offered: Vec<&String> = shown["actions"].as_object().expect("actions").keys().collect();
-    assert_eq!(offered, ["clone", "dataMigration", "export"]);
+    assert_eq!(offered, ["clone", "dataMigration", "export", "snapshot"]);
 
     let export = json!({"displayName": "a-copy", "namespace": "default"});
     let answer = on_volume(&client, "data", "export", &export).await;

@@ -4,8 +4,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, INSTANCES, MACHINES, Shell, USER_DATA, becomes, create, guest, in_guest, is_gone, is_true, node,
-    node_with_image, qemus, status_becomes, subresource,
+    BOOT, CLAIMS, INSTANCES, MACHINES, Shell, USER_DATA, becomes, create, empty, guest, in_guest, is_gone, is_true,
+    node, node_with_image, qemus, status_becomes, subresource,
 };
 use croft_e2e::storage::{
     CLASSES, DATA_VOLUMES, SECRETS, begins_with, bound, claim, data_volume, deleted, disk, made, patched,
@@ -89,7 +89,7 @@ async fn a_volume_is_kept_as_it_was() {
     assert_eq!(about["status"]["restoreSize"], 24 << 20, "{about}");
     let listed = server.kubectl().expect("kubectl").run(&["get", "volumesnapshots"]).await.expect("kubectl runs");
     assert!(listed.stdout.contains("24Mi") && listed.stdout.contains("true"), "{listed:?}");
-    write(&file, &[7; 1 << 20]);
+    write(&file, vec![7; 1 << 20].as_slice());
 
     // By the actions of Harvester, of the volume as it is now.
     let act = async |path: String, body: Value| client.post(&path, &body).await.expect("an answer");
@@ -280,10 +280,10 @@ async fn a_machine_is_kept_at_one_instant_and_comes_back() {
     create(&client, &writer()).await;
     let mut shell = Shell::log_in(&server, "web", Some("turnip-7")).await.expect("a shell");
     // One writes blocks, each on the disk before it is told; the other counts on two disks in turn.
-    shell.ok("verified-write run /dev/vdc 10000 > /tmp/written 2>&1 & echo begun").await;
+    shell.ok("verified-write run /dev/vdc 10000 > /tmp/written 2>&1 & echo $! > /tmp/pids").await;
     let count = "n=0; while :; do n=$((n+1)); for d in vdc vdd; do printf %08d $n | dd of=/dev/$d bs=512 seek=98304 \
         count=1 conv=notrunc,fsync 2>/dev/null; done; done";
-    shell.ok(&format!("({count}) & echo begun")).await;
+    shell.ok(&format!("({count}) & echo $! >> /tmp/pids")).await;
     acknowledged(&mut shell).await;
     in_guest(&mut shell, "dd if=/dev/vdd bs=512 skip=98304 count=1 2>/dev/null | head -c 8", |text| {
         text.trim().parse::<u64>().is_ok_and(|count| count > 3)
@@ -336,6 +336,7 @@ async fn a_machine_is_kept_at_one_instant_and_comes_back() {
     let mut shell = Shell::resume(console.expect("an answer").expect("a console")).await.expect("a shell");
     let later = acknowledged(&mut shell).await;
     in_guest(&mut shell, "tail -n 1 /tmp/written", |text| !text.ends_with(&format!(" {later}"))).await;
+    shell.ok("kill $(cat /tmp/pids)").await;
 
     // Another machine, from what was kept.
     let restore = |name: &str, change: Value| {
@@ -377,7 +378,8 @@ async fn a_machine_is_kept_at_one_instant_and_comes_back() {
 
     // The machine itself, once it is stopped; it runs again as it did.
     patched(&client, &format!("{MACHINES}/web"), &json!({"spec": {"runStrategy": "Halted"}})).await;
-    status_becomes(&client, "web", "Stopped").await;
+    let is_stopped = |it: &Value| it["status"]["printableStatus"] == "Stopped" && it["status"]["created"] != true;
+    becomes(&client, &format!("{MACHINES}/web"), "stopped", BOOT, is_stopped).await;
     let act = "/v1/harvester/kubevirt.io.virtualmachines/default/web?action=restore";
     let answer = client.post(act, &json!({"name": "back", "backupName": "first"})).await.expect("an answer");
     assert_eq!(answer.status, 204, "{}", answer.text());
@@ -398,4 +400,91 @@ async fn a_machine_is_kept_at_one_instant_and_comes_back() {
     assert_eq!(stays.status, 200, "{}", stays.text());
     deleted(&client, &format!("{CLAIMS}/one")).await;
     is_gone(&client, &format!("{SNAPSHOTS}/first-volume-one")).await;
+}
+
+/// KubeVirt's own kinds, with a machine that has a disk and no operating system.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubevirts_snapshots_and_restores() {
+    const ROOT: &str = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default";
+    let (server, client) = node().await;
+    made(&client, CLAIMS, &claim("data", "harvester-longhorn", "24Mi")).await;
+    let (file, content) = (volume_file(&server, &client, "data").await, disk());
+    write(&file, &content);
+    let mut machine = empty("vm");
+    let spec = &mut machine["spec"]["template"]["spec"];
+    spec["domain"]["devices"]["disks"] = json!([{"name": "disk", "disk": {"bus": "virtio"}}]);
+    spec["volumes"] = json!([{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}]);
+    create(&client, &machine).await;
+    let running = status_becomes(&client, "vm", "Running").await;
+    assert_eq!(running["status"]["volumeSnapshotStatuses"], json!([{"name": "disk", "enabled": true}]), "{running}");
+
+    let target = |name: &str| json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": name});
+    let snapshots = format!("{ROOT}/virtualmachinesnapshots");
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    made(&client, &snapshots, &object("VirtualMachineSnapshot", "one", json!({"source": target("vm")}))).await;
+    made(
+        &client,
+        &snapshots,
+        &object("VirtualMachineSnapshot", "none", json!({"source": target("none"), "failureDeadline": "1s"})),
+    )
+    .await;
+    let path = format!("{snapshots}/one");
+    let one = becomes(&client, &path, "taken", BOOT, |it| it["status"]["phase"] == "Succeeded").await;
+    assert!(is_true(&one, "Ready") && !is_true(&one, "Progressing") && one["status"]["readyToUse"] == true, "{one}");
+    assert_eq!(one["status"]["indications"], json!(["Online", "NoGuestAgent"]), "{one}");
+    assert_eq!(one["status"]["snapshotVolumes"]["includedVolumes"], json!(["disk"]), "{one}");
+    let kept = one["status"]["virtualMachineSnapshotContentName"].as_str().expect("a content").to_owned();
+    let kept = format!("{ROOT}/virtualmachinesnapshotcontents/{kept}");
+    let about = client.get(&kept).await.expect("an answer").json();
+    assert!(
+        about["status"]["readyToUse"] == true && about["spec"]["volumeBackups"][0]["volumeName"] == "disk",
+        "{about}"
+    );
+    let path = format!("{MACHINES}/vm");
+    becomes(&client, &path, "let go", BOOT, |it| it["status"]["snapshotInProgress"].is_null()).await;
+    write(&file, vec![7; 1 << 20].as_slice());
+
+    // Another machine, and the same one: it is stopped for that if it may be.
+    let restores = format!("{ROOT}/virtualmachinerestores");
+    let restore = |name: &str, to: &str| {
+        let spec =
+            json!({"target": target(to), "virtualMachineSnapshotName": "one", "targetReadinessPolicy": "StopTarget"});
+        object("VirtualMachineRestore", name, spec)
+    };
+    for (name, to) in [("new", "other"), ("back", "vm")] {
+        made(&client, &restores, &restore(name, to)).await;
+        let path = format!("{restores}/{name}");
+        let done = becomes(&client, &path, "complete", BOOT, |it| it["status"]["complete"] == true).await;
+        assert!(is_true(&done, "Ready") && done["status"]["restoreTime"].is_string(), "{done}");
+        let claim = done["status"]["restores"][0]["persistentVolumeClaim"].as_str().expect("a claim").to_owned();
+        holds(&server, &client, &claim, &content, 24 << 20).await;
+        let machine = client.get(&format!("{MACHINES}/{to}")).await.expect("an answer").json();
+        assert_eq!(machine["spec"]["runStrategy"], "Halted", "{machine}");
+        let volume = &machine["spec"]["template"]["spec"]["volumes"][0];
+        assert_eq!(volume["persistentVolumeClaim"]["claimName"], claim.as_str(), "{machine}");
+    }
+    let clones = "/apis/clone.kubevirt.io/v1beta1/namespaces/default/virtualmachineclones";
+    let clone = json!({"apiVersion": "clone.kubevirt.io/v1beta1", "kind": "VirtualMachineClone", "metadata": {"name": "c"},
+        "spec": {"source": target("other"), "target": target("twin"), "newSMBiosSerial": "twin"}});
+    made(&client, clones, &clone).await;
+    let path = format!("{clones}/c");
+    let cloned = becomes(&client, &path, "made", BOOT, |it| it["status"]["phase"] == "Succeeded").await;
+    assert!(is_true(&cloned, "Ready") && cloned["status"]["targetName"] == "twin", "{cloned}");
+    let twin = client.get(&format!("{MACHINES}/twin")).await.expect("an answer").json();
+    assert_eq!(twin["spec"]["template"]["spec"]["domain"]["firmware"]["serial"], "twin", "{twin}");
+    let disk = &twin["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+    holds(&server, &client, disk.as_str().expect("a claim"), &content, 24 << 20).await;
+    let mut patched = restore("patched", "third");
+    patched["spec"]["patches"] = json!([r#"{"op": "remove", "path": "/spec/template"}"#]);
+    made(&client, &restores, &patched).await;
+    let says = |it: &Value| it["status"]["conditions"].to_string().contains("patches are not supported");
+    becomes(&client, &format!("{restores}/patched"), "refused", BOOT, says).await;
+
+    let path = format!("{snapshots}/none");
+    let none = becomes(&client, &path, "too late", BOOT, |it| it["status"]["phase"] == "Failed").await;
+    assert!(is_true(&none, "Failure") && none["status"]["error"]["message"] == "Source does not exist", "{none}");
+    // Everything goes with the snapshot.
+    deleted(&client, &format!("{snapshots}/one")).await;
+    is_gone(&client, &kept).await;
+    eventually("no file is left", async || if files(&server).is_empty() { Ok(()) } else { Err("files") }).await;
 }

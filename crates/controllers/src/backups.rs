@@ -3,10 +3,14 @@
 //! - `capture` says what of a machine is kept; `rebuilt` makes a machine of that: they do nothing themselves;
 //! - `backup` looks after VirtualMachineBackups of the type `snapshot`: one VolumeSnapshot for each disk, all of one set, which
 //!   the machine's node takes at one instant;
-//! - `restore` looks after VirtualMachineRestores.
+//! - `restore` looks after VirtualMachineRestores;
+//! - `machine_snapshot`, `machine_restore` and `machine_clone` do the same for KubeVirt's own kinds.
 
 mod backup;
 mod capture;
+mod machine_clone;
+mod machine_restore;
+mod machine_snapshot;
 mod rebuilt;
 mod restore;
 
@@ -14,7 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore};
-use croft_api::kubevirt::VirtualMachine;
+use croft_api::kubevirt::{
+    VirtualMachine, VirtualMachineClone, VirtualMachineRestore as KubevirtRestore, VirtualMachineSnapshot,
+};
 use croft_api::snapshot::VolumeSnapshot;
 use croft_reconcile::{Cache, Change, Error, Events, Key, Keys, Loop, Received, Source, Tasks};
 use futures::StreamExt;
@@ -32,23 +38,40 @@ const WORKERS: usize = 4;
 pub(crate) enum Work {
     Backup(Key),
     Restore(Key),
+    MachineSnapshot(Key),
+    MachineRestore(Key),
+    Clone(Key),
 }
 
-pub(crate) struct Backups {
+pub(crate) struct Keeper {
     client: Client,
     inventory: Inventory,
     events: Events,
     backups: Cache<VirtualMachineBackup>,
     restores: Cache<VirtualMachineRestore>,
+    machine_snapshots: Cache<VirtualMachineSnapshot>,
+    machine_restores: Cache<KubevirtRestore>,
+    clones: Cache<VirtualMachineClone>,
     snapshots: Cache<VolumeSnapshot>,
     keys: Keys<Work>,
 }
 
-impl Backups {
+impl Keeper {
     pub(crate) fn new(client: Client, inventory: Inventory, events: Events) -> (Arc<Self>, Received<Work>) {
         let (keys, received) = Keys::channel();
-        let (backups, restores, snapshots) = (Cache::default(), Cache::default(), Cache::default());
-        (Arc::new(Self { client, inventory, events, backups, restores, snapshots, keys }), received)
+        let new = Self {
+            client,
+            events,
+            backups: Cache::default(),
+            restores: Cache::default(),
+            machine_snapshots: Cache::default(),
+            machine_restores: Cache::default(),
+            clones: Cache::default(),
+            snapshots: inventory.claims.snapshots.clone(),
+            inventory,
+            keys,
+        };
+        (Arc::new(new), received)
     }
 
     /// Keeps the objects at hand, and has worked on whatever a change concerns.
@@ -57,7 +80,10 @@ impl Backups {
         let restores = |_: &Self, change: &Change<VirtualMachineRestore>| vec![Work::Restore(change.key.clone())];
         tasks.spawn(Arc::clone(self).each(self.backups.clone(), backups));
         tasks.spawn(Arc::clone(self).each(self.restores.clone(), restores));
-        tasks.spawn(Arc::clone(self).each(self.snapshots.clone(), |_, change| after_snapshot(change)));
+        tasks.spawn(Arc::clone(self).each(self.machine_snapshots.clone(), Self::after_machine_snapshot));
+        tasks.spawn(Arc::clone(self).each(self.machine_restores.clone(), Self::after_machine_restore));
+        let clones = |_: &Self, change: &Change<VirtualMachineClone>| vec![Work::Clone(change.key.clone())];
+        tasks.spawn(Arc::clone(self).each(self.clones.clone(), clones));
     }
 
     async fn each<K>(self: Arc<Self>, cache: Cache<K>, concerned: impl Fn(&Self, &Change<K>) -> Vec<Work> + Send)
@@ -79,6 +105,9 @@ impl Backups {
                 match work {
                     Work::Backup(key) => Box::pin(backups.reconcile_backup(&key)).await,
                     Work::Restore(key) => Box::pin(backups.reconcile_restore(&key)).await,
+                    Work::MachineSnapshot(key) => Box::pin(backups.reconcile_machine_snapshot(&key)).await,
+                    Work::MachineRestore(key) => Box::pin(backups.reconcile_machine_restore(&key)).await,
+                    Work::Clone(key) => Box::pin(backups.reconcile_clone(&key)).await,
                 }
             }
         };
@@ -87,7 +116,9 @@ impl Backups {
                 self.inventory.synced(),
                 self.backups.synced(),
                 self.restores.synced(),
-                self.snapshots.synced()
+                self.machine_snapshots.synced(),
+                self.machine_restores.synced(),
+                self.clones.synced()
             );
         };
         let work = Loop { name: "backups", workers: WORKERS, stop };
@@ -107,6 +138,12 @@ impl Backups {
         self.retry_restores(|restore| restore.spec.target.name == change.key.name).await;
     }
 
+    pub(crate) async fn snapshot_changed(&self, change: &Change<VolumeSnapshot>) {
+        for work in self.after_snapshot(change) {
+            self.keys.send(work, Duration::ZERO).await;
+        }
+    }
+
     /// Restores wait for their claims.
     pub(crate) async fn claim_changed(&self, claim: &Key) {
         let is_its = |restore: &VirtualMachineRestore| {
@@ -124,6 +161,62 @@ impl Backups {
         for restore in self.restores.list().iter().filter(|restore| is_open(restore) && concerned(restore)) {
             self.keys.send(Work::Restore(Key::of(restore.as_ref())), Duration::ZERO).await;
         }
+        let open =
+            |restore: &&Arc<KubevirtRestore>| restore.status.as_ref().and_then(|status| status.complete) != Some(true);
+        for restore in self.machine_restores.list().iter().filter(open) {
+            self.keys.send(Work::MachineRestore(Key::of(restore.as_ref())), Duration::ZERO).await;
+        }
+    }
+
+    /// The backup or the machine's snapshot that it belongs to.
+    fn after_snapshot(&self, change: &Change<VolumeSnapshot>) -> Vec<Work> {
+        let object = change.new.as_ref().or(change.old.as_ref());
+        let owners = object.iter().flat_map(|snapshot| snapshot.metadata.owner_references.iter().flatten());
+        let mut work = Vec::new();
+        for owner in owners {
+            match owner.kind.as_str() {
+                "VirtualMachineBackup" => {
+                    work.push(Work::Backup(Key::new(change.key.namespace.clone(), owner.name.clone())));
+                }
+                "VirtualMachineSnapshotContent" => {
+                    let is_its = |snapshot: &&Arc<VirtualMachineSnapshot>| {
+                        let status = snapshot.status.as_ref();
+                        status.and_then(|status| status.virtual_machine_snapshot_content_name.as_ref())
+                            == Some(&owner.name)
+                    };
+                    let snapshots = self.machine_snapshots.list();
+                    work.extend(snapshots.iter().find(is_its).map(|one| Work::MachineSnapshot(Key::of(one.as_ref()))));
+                }
+                _ => {}
+            }
+        }
+        work
+    }
+
+    /// The snapshot, and those who wait for it.
+    fn after_machine_snapshot(&self, change: &Change<VirtualMachineSnapshot>) -> Vec<Work> {
+        let waits = |restore: &&Arc<KubevirtRestore>| {
+            restore.metadata.namespace.as_deref() == Some(change.key.namespace.as_str())
+                && restore.spec.virtual_machine_snapshot_name == change.key.name
+        };
+        let restores = self.machine_restores.list();
+        let waiting = restores.iter().filter(waits).map(|restore| Work::MachineRestore(Key::of(restore.as_ref())));
+        let clones = self.waiting_clones(&change.key.namespace);
+        std::iter::once(Work::MachineSnapshot(change.key.clone())).chain(waiting).chain(clones).collect()
+    }
+
+    fn after_machine_restore(&self, change: &Change<KubevirtRestore>) -> Vec<Work> {
+        let clones = self.waiting_clones(&change.key.namespace);
+        std::iter::once(Work::MachineRestore(change.key.clone())).chain(clones).collect()
+    }
+
+    fn waiting_clones(&self, namespace: &str) -> Vec<Work> {
+        let is_open = |clone: &&Arc<VirtualMachineClone>| {
+            let phase = clone.status.as_ref().and_then(|status| status.phase.as_deref());
+            clone.metadata.namespace.as_deref() == Some(namespace) && !matches!(phase, Some("Succeeded" | "Failed"))
+        };
+        let clones = self.clones.list();
+        clones.iter().filter(is_open).map(|clone| Work::Clone(Key::of(clone.as_ref()))).collect()
     }
 
     /// Machines with everything in them, whatever this program knows of it.
@@ -131,14 +224,6 @@ impl Backups {
         let kind = ApiResource::erase::<VirtualMachine>(&());
         Api::namespaced_with(self.client.clone(), namespace, &kind)
     }
-}
-
-/// The backup that it belongs to.
-fn after_snapshot(change: &Change<VolumeSnapshot>) -> Vec<Work> {
-    let object = change.new.as_ref().or(change.old.as_ref());
-    let owners = object.iter().flat_map(|snapshot| snapshot.metadata.owner_references.iter().flatten());
-    let backups = owners.into_iter().filter(|owner| owner.kind == "VirtualMachineBackup");
-    backups.map(|owner| Work::Backup(Key::new(change.key.namespace.clone(), owner.name.clone()))).collect()
 }
 
 /// What waits, and why.

@@ -3,6 +3,7 @@
 use croft_api::cdi::filling::is_being_filled;
 use croft_api::cdi::{DataVolume, DataVolumeCondition};
 use croft_api::kubevirt::{DataVolumeTemplateSpec, Volume};
+use croft_api::snapshot::VolumeSnapshot;
 use croft_reconcile::{Cache, Key};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
@@ -21,11 +22,13 @@ pub(crate) enum Disk {
     Missing,
 }
 
-/// The claims and data volumes that there are.
+/// The claims and data volumes that there are, and what was kept of them.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "most of what it holds has its name")]
 pub(crate) struct Claims {
     pub(crate) claims: Cache<PersistentVolumeClaim>,
     pub(crate) data_volumes: Cache<DataVolume>,
+    pub(crate) snapshots: Cache<VolumeSnapshot>,
 }
 
 /// All disks of a machine together.

@@ -88,6 +88,10 @@ impl DataCatalog {
         self.retell(|source| answers::names_claim(source, claim)).await;
     }
 
+    pub(crate) async fn snapshot_changed(&self, snapshot: &Key) {
+        self.retell(|source| answers::names_snapshot(source, snapshot)).await;
+    }
+
     async fn retell(&self, is_concerned: impl Fn(&DataSource) -> bool) {
         for source in self.sources.list().iter().filter(|source| is_concerned(source)) {
             self.keys.send(Work::Source(Key::of(&**source)), Duration::ZERO).await;

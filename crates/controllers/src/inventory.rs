@@ -17,7 +17,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::backups::Backups;
+use crate::backups::Keeper;
 use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
 use crate::maintenance::Maintenance;
@@ -45,7 +45,7 @@ pub(crate) struct Inventory {
 pub(crate) struct DiskWatchers {
     pub(crate) claims: Arc<VolumeClaims>,
     pub(crate) catalog: Arc<DataCatalog>,
-    pub(crate) backups: Arc<Backups>,
+    pub(crate) backups: Arc<Keeper>,
 }
 
 /// Those who are told of instances besides machines and the scheduler.
@@ -63,6 +63,7 @@ impl Inventory {
             self.instances.synced(),
             self.claims.claims.synced(),
             self.claims.data_volumes.synced(),
+            self.claims.snapshots.synced(),
             self.volumes.synced(),
             self.classes.synced(),
             self.nodes.synced(),
@@ -108,6 +109,14 @@ impl Inventory {
         tasks.spawn(each(client, self.claims.claims.clone(), claim_changed(machines, scheduler, disks)));
         let (client, machines, scheduler) = all();
         tasks.spawn(each(client, self.claims.data_volumes.clone(), claim_changed(machines, scheduler, disks)));
+        let ((client, ..), told) = (all(), disks.clone());
+        tasks.spawn(each(client, self.claims.snapshots.clone(), move |change| {
+            let told = told.clone();
+            async move {
+                told.backups.snapshot_changed(&change).await;
+                told.catalog.snapshot_changed(&change.key).await;
+            }
+        }));
         let ((client, _, told), also_told) = (all(), Arc::clone(&others.maintenance));
         tasks.spawn(each(client, self.nodes.clone(), move |change| {
             let (told, also_told) = (Arc::clone(&told), Arc::clone(&also_told));

@@ -46,7 +46,7 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::backups::Backups;
+use crate::backups::Keeper;
 use crate::data_catalog::DataCatalog;
 use crate::inventory::{DiskWatchers, InstanceWatchers, Inventory};
 use crate::maintenance::Maintenance;
@@ -93,7 +93,7 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
     let (maintenance, node_keys) = Maintenance::new(client.clone(), inventory.clone(), events.clone());
     let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events.clone());
-    let (backups, backup_keys) = Backups::new(client.clone(), inventory.clone(), events);
+    let (backups, backup_keys) = Keeper::new(client.clone(), inventory.clone(), events);
     let (room, room_keys) = SnapshotUsages::new(client.clone(), inventory.clone());
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
     let (usage, quota_keys) = QuotaUsage::new(client.clone(), inventory.clone());

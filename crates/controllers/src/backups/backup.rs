@@ -6,37 +6,31 @@ use std::sync::Arc;
 use croft_api::harvester::{
     BackupError, Copied, SecretBackup, VirtualMachineBackup, VirtualMachineBackupStatus, VolumeBackup, set_condition,
 };
-use croft_api::snapshot::{SnapshotSet, VolumeSnapshot, VolumeSnapshotSource, VolumeSnapshotSpec};
+use croft_api::snapshot::{SnapshotSet, VolumeSnapshot};
 use croft_meta::Quantity;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
 use croft_reconcile::{Error, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::api::{DeleteParams, ObjectMeta, Patch};
+use kube::api::{DeleteParams, Patch};
 use kube::core::DynamicObject;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Backups, capture, not_yet};
+use super::{Keeper, capture, not_yet};
 use crate::inventory::setting;
 use crate::patch::{self, as_harvester, made_by_harvester};
 use crate::virtual_machine::view::this_second;
 
-const LONGHORN: &str = "driver.longhorn.io";
-const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-/// How long a guest's file systems may take to come to rest, if nobody says otherwise.
-const FREEZE_MS: u64 = 10_000;
-
-impl Backups {
+impl Keeper {
     pub(super) async fn reconcile_backup(self: &Arc<Self>, key: &Key) -> Result<(), Error> {
         let Some(backup) = self.backups.get(key) else { return Ok(()) };
         if backup.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         if !backup.spec.is_snapshot() {
-            let now = Time(this_second());
-            return self.write_backup(&backup, refused(backup.status.clone().unwrap_or_default(), now)).await;
+            return self.write_backup(&backup, refused(backup.status.clone().unwrap_or_default())).await;
         }
         let status = backup.status.clone().unwrap_or_default();
         if status.source.is_none() && status.ready_to_use == Some(true) {
@@ -85,17 +79,16 @@ impl Backups {
         let mut volumes = Vec::new();
         let mut classes = BTreeMap::new();
         for disk in capture::disks(&template) {
-            let claim = self.inventory.claims.claims.get(&Key::new(key.namespace.clone(), disk.claim.clone()));
-            let Some(claim) = claim.filter(|claim| claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some()))
-            else {
+            let Some(claim) = self.bound_claim(&key.namespace, &disk.claim) else {
                 return Ok(Err(format!("the claim {} of volume {} is not bound", disk.claim, disk.volume)));
             };
-            let driver = claim.annotations().get(PROVISIONER).cloned().unwrap_or_else(|| LONGHORN.to_owned());
+            let volume = volume_backup(&key.name, disk, capture::claim(&claim));
+            let driver = volume.csi_driver_name.clone();
             let Some(class) = self.snapshot_class(&driver) else {
                 return Ok(Err(format!("csi-driver-config has no volumeSnapshotClassName for {driver}")));
             };
-            classes.insert(driver.clone(), class);
-            volumes.push(volume_backup(&key.name, disk, &claim, driver));
+            classes.insert(driver, class);
+            volumes.push(volume);
         }
         let secrets = match self.secrets(&key.namespace, &mut template).await? {
             Ok(secrets) => secrets,
@@ -152,25 +145,46 @@ impl Backups {
             id: backup.metadata.uid.clone().unwrap_or_default(),
             members,
             machine: backup.spec.source.name.clone(),
-            freeze_ms: freeze_ms.filter(|wait| *wait > 0).unwrap_or(FREEZE_MS),
+            freeze_ms: freeze_ms.filter(|wait| *wait > 0).unwrap_or(capture::FREEZE_MS),
         };
-        let namespace = backup.metadata.namespace.clone().unwrap_or_default();
-        let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), &namespace);
         for volume in &status.volume_backups {
-            let name = volume.name.clone().unwrap_or_default();
-            if self.snapshots.get(&Key::new(namespace.clone(), name)).is_some() {
-                continue;
-            }
-            let wanted = snapshot(backup, status, volume, &set);
-            match api.create(&made_by_harvester(), &wanted).await {
-                Err(error) if is_conflict(&error) => {}
-                Err(kube::Error::Api(refused)) if (400..500).contains(&refused.code) => {
-                    return self.fail_backup(backup, &refused.message).await;
-                }
-                made => drop(made?),
+            let wanted = capture::SnapshotWanted {
+                namespace: backup.metadata.namespace.as_deref().unwrap_or_default(),
+                name: volume.name.as_deref().unwrap_or_default(),
+                claim: &volume.persistent_volume_claim,
+                owner: backup.controller_owner_ref(&()),
+                set: &set,
+            };
+            match self.make_snapshot(&wanted).await {
+                Err(Error::NotYet(why)) => return self.fail_backup(backup, &why).await,
+                made => made?,
             }
         }
         Ok(())
+    }
+
+    /// One that is there is left as it is; what is refused may pass.
+    pub(super) async fn make_snapshot(&self, wanted: &capture::SnapshotWanted<'_>) -> Result<(), Error> {
+        if self.snapshots.get(&Key::new(wanted.namespace, wanted.name)).is_some() {
+            return Ok(());
+        }
+        let driver = capture::driver(wanted.claim);
+        let Some(class) = self.snapshot_class(driver) else {
+            return not_yet(format!("csi-driver-config has no volumeSnapshotClassName for {driver}"));
+        };
+        let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), wanted.namespace);
+        match api.create(&made_by_harvester(), &capture::snapshot(wanted, class)).await {
+            Err(error) if is_conflict(&error) => Ok(()),
+            Err(kube::Error::Api(refused)) if (400..500).contains(&refused.code) => not_yet(refused.message.clone()),
+            made => made.map(drop).map_err(Error::from),
+        }
+    }
+
+    /// A claim that has its volume.
+    pub(super) fn bound_claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
+        let claim = self.inventory.claims.claims.get(&Key::new(namespace, name))?;
+        claim.spec.as_ref()?.volume_name.as_ref()?;
+        Some(claim)
     }
 
     /// What the snapshots say, put together.
@@ -192,7 +206,7 @@ impl Backups {
         }
         let (count, ready) = (status.volume_backups.len(), |one: &&VolumeBackup| one.ready_to_use == Some(true));
         let done = status.volume_backups.iter().filter(ready).count();
-        status.progress = i64::try_from(if count == 0 { 100 } else { done * 100 / count }).ok();
+        status.progress = i64::try_from((done * 100).checked_div(count).unwrap_or(100)).ok();
         status.error.clone_from(&failed);
         if done == count {
             let first = status.volume_backups.iter().filter_map(|volume| volume.creation_time.clone()).min();
@@ -284,69 +298,26 @@ impl Backups {
     }
 }
 
-fn volume_backup(backup: &str, disk: capture::Disk, claim: &PersistentVolumeClaim, driver: String) -> VolumeBackup {
-    // Objects of texts and numbers can always be written.
-    let mut spec = serde_json::to_value(&claim.spec).unwrap_or_default();
-    let metadata = serde_json::to_value(&claim.metadata).unwrap_or_default();
-    if let Some(fields) = spec.as_object_mut() {
-        fields.remove("volumeName");
-    }
+fn volume_backup(backup: &str, disk: capture::Disk, claim: Copied) -> VolumeBackup {
     VolumeBackup {
         name: Some(format!("{backup}-volume-{}", disk.claim)),
         volume_name: disk.volume,
-        csi_driver_name: driver,
-        persistent_volume_claim: Copied { metadata: capture::metadata(&metadata), spec },
+        csi_driver_name: capture::driver(&claim).to_owned(),
+        persistent_volume_claim: claim,
         ready_to_use: Some(false),
         ..VolumeBackup::default()
     }
 }
 
-/// What the claim was goes along, so that it can be restored without it.
-fn snapshot(
-    backup: &VirtualMachineBackup,
-    status: &VirtualMachineBackupStatus,
-    volume: &VolumeBackup,
-    set: &SnapshotSet,
-) -> VolumeSnapshot {
-    let claim = &volume.persistent_volume_claim;
-    let mut annotations: BTreeMap<String, String> = [set.annotation()].into();
-    annotations.insert("harvesterhci.io/storageProvisioner".to_owned(), volume.csi_driver_name.clone());
-    if let Some(class) = claim.spec["storageClassName"].as_str() {
-        annotations.insert("harvesterhci.io/storageClassName".to_owned(), class.to_owned());
-    }
-    if let Some(image) = claim.metadata["annotations"]["harvesterhci.io/imageId"].as_str() {
-        annotations.insert("harvesterhci.io/imageId".to_owned(), image.to_owned());
-    }
-    VolumeSnapshot {
-        metadata: ObjectMeta {
-            name: volume.name.clone(),
-            namespace: backup.metadata.namespace.clone(),
-            annotations: Some(annotations),
-            owner_references: backup.controller_owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: VolumeSnapshotSpec {
-            source: VolumeSnapshotSource {
-                persistent_volume_claim_name: claim.metadata["name"].as_str().map(str::to_owned),
-                ..VolumeSnapshotSource::default()
-            },
-            volume_snapshot_class_name: status
-                .csi_driver_volume_snapshot_class_names
-                .get(&volume.csi_driver_name)
-                .cloned(),
-        },
-        status: None,
-    }
-}
-
 /// The type `backup`, which goes to a target.
-fn refused(mut status: VirtualMachineBackupStatus, now: Time) -> VirtualMachineBackupStatus {
+fn refused(mut status: VirtualMachineBackupStatus) -> VirtualMachineBackupStatus {
     const WHY: &str = "Croft cannot do this yet: no backup is made";
     if status.error.is_none() {
         status.ready_to_use = Some(false);
-        status.error = Some(BackupError { message: Some(WHY.to_owned()), time: Some(now.clone()) });
+        let now = this_second();
+        status.error = Some(BackupError { message: Some(WHY.to_owned()), time: Some(Time(now)) });
         for ty in ["Ready", "InProgress"] {
-            set_condition(&mut status.conditions, ty, false, ("NotSupported", WHY), now.0);
+            set_condition(&mut status.conditions, ty, false, ("NotSupported", WHY), now);
         }
     }
     status

@@ -1,6 +1,17 @@
 //! What of a machine is kept. Nothing is done here.
 
+use std::collections::BTreeMap;
+
+use croft_api::harvester::Copied;
+use croft_api::snapshot::{SnapshotSet, VolumeSnapshot, VolumeSnapshotSource, VolumeSnapshotSpec};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
+
+/// How long a guest's file systems may take to come to rest, if nobody says otherwise.
+pub(super) const FREEZE_MS: u64 = 10_000;
+const LONGHORN: &str = "driver.longhorn.io";
+const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// A volume of a machine that is on a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +78,62 @@ pub(super) fn metadata(object: &Value) -> Value {
         }
     }
     kept
+}
+
+/// A claim as it is, without the volume that is its own.
+pub(super) fn claim(claim: &PersistentVolumeClaim) -> Copied {
+    // Objects of texts and numbers can always be written.
+    let mut spec = serde_json::to_value(&claim.spec).unwrap_or_default();
+    let own = serde_json::to_value(&claim.metadata).unwrap_or_default();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("volumeName");
+    }
+    Copied { metadata: metadata(&own), spec }
+}
+
+/// Who made a claim's volume.
+pub(super) fn driver(claim: &Copied) -> &str {
+    claim.metadata["annotations"][PROVISIONER].as_str().unwrap_or(LONGHORN)
+}
+
+/// The snapshot of one disk of a machine.
+#[derive(Debug)]
+pub(super) struct SnapshotWanted<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) claim: &'a Copied,
+    pub(super) owner: Option<OwnerReference>,
+    pub(super) set: &'a SnapshotSet,
+}
+
+/// What the claim was goes along, so that it can be restored without it.
+pub(super) fn snapshot(wanted: &SnapshotWanted<'_>, class: String) -> VolumeSnapshot {
+    let claim = wanted.claim;
+    let mut annotations: BTreeMap<String, String> = [wanted.set.annotation()].into();
+    annotations.insert("harvesterhci.io/storageProvisioner".to_owned(), driver(claim).to_owned());
+    if let Some(class) = claim.spec["storageClassName"].as_str() {
+        annotations.insert("harvesterhci.io/storageClassName".to_owned(), class.to_owned());
+    }
+    if let Some(image) = claim.metadata["annotations"]["harvesterhci.io/imageId"].as_str() {
+        annotations.insert("harvesterhci.io/imageId".to_owned(), image.to_owned());
+    }
+    VolumeSnapshot {
+        metadata: ObjectMeta {
+            name: Some(wanted.name.to_owned()),
+            namespace: Some(wanted.namespace.to_owned()),
+            annotations: Some(annotations),
+            owner_references: wanted.owner.clone().map(|owner| vec![owner]),
+            ..ObjectMeta::default()
+        },
+        spec: VolumeSnapshotSpec {
+            source: VolumeSnapshotSource {
+                persistent_volume_claim_name: claim.metadata["name"].as_str().map(str::to_owned),
+                ..VolumeSnapshotSource::default()
+            },
+            volume_snapshot_class_name: Some(class),
+        },
+        status: None,
+    }
 }
 
 /// As Go writes durations (`1m30s`), in milliseconds.

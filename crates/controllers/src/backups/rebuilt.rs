@@ -16,6 +16,8 @@ const IMAGE_ID: &str = "harvesterhci.io/imageId";
 /// What a new machine keeps of the annotations of the old one.
 const KEPT: [&str; 3] =
     ["harvesterhci.io/reservedMemory", "harvesterhci.io/enableCPUAndMemoryHotplug", "field.cattle.io/description"];
+const FATE: [&str; 5] =
+    ["kubevirt.io/", "harvesterhci.io/", "restore.", "clone.kubevirt.io/", "kubectl.kubernetes.io/"];
 pub(super) const LAST_RESTORE: &str = "restore.harvesterhci.io/last-restore-uid";
 
 /// The claim that a disk comes back as.
@@ -115,16 +117,23 @@ pub(super) fn replaced(
     now: &Value,
     kept: &Copied,
     restores: &[VolumeRestore],
-    restore_id: &str,
+    mark: (&str, &str),
 ) -> (Value, Vec<String>) {
     let mut machine = now.clone();
     let old = capture::disks(&now["spec"]["template"]["spec"]).into_iter().map(|disk| disk.claim).collect();
     machine["spec"] = halted(kept.spec.clone());
     swap_disks(&mut machine["spec"]["template"]["spec"], restores);
-    annotate(&mut machine, TEMPLATES, &templates(restores));
-    annotate(&mut machine, LAST_RESTORE, restore_id);
-    annotate(&mut machine, RUN_STRATEGY, &run_strategy(&kept.spec));
+    describe(&mut machine, kept, restores, mark);
     (machine, old)
+}
+
+/// What a restored machine says of itself. The list of its claims is Harvester's, whose machines have one.
+fn describe(machine: &mut Value, kept: &Copied, restores: &[VolumeRestore], (key, value): (&str, &str)) {
+    if key == LAST_RESTORE || kept.metadata["annotations"][TEMPLATES].is_string() {
+        annotate(machine, TEMPLATES, &templates(restores));
+        annotate(machine, RUN_STRATEGY, &run_strategy(&kept.spec));
+    }
+    annotate(machine, key, value);
 }
 
 /// What a new machine is called, and what it may keep.
@@ -133,7 +142,10 @@ pub(super) struct NewMachine<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) keeps_addresses: bool,
-    pub(super) restore_id: &'a str,
+    /// Otherwise it has copies of its own.
+    pub(super) keeps_secrets: bool,
+    /// An annotation that says what made it.
+    pub(super) mark: (&'a str, &'a str),
 }
 
 /// Another machine like the one that was, with names and addresses of its own.
@@ -146,14 +158,14 @@ pub(super) fn new(wanted: &NewMachine<'_>, kept: &Copied, restores: &[VolumeRest
     let labels = &kept.metadata["labels"];
     machine["metadata"]["labels"] = if labels.is_object() { labels.clone() } else { json!({}) };
     machine["metadata"]["labels"][CREATOR] = json!("harvester");
-    for key in KEPT {
-        if let Some(value) = kept.metadata["annotations"][key].as_str() {
-            annotate(&mut machine, key, value);
+    for (key, value) in kept.metadata["annotations"].as_object().into_iter().flatten() {
+        // Harvester's machines begin anew; KubeVirt's keep what is not about the old one's fate.
+        let is_own = wanted.keeps_secrets && !FATE.iter().any(|prefix| key.starts_with(prefix));
+        if KEPT.contains(&key.as_str()) || is_own {
+            annotate(&mut machine, key, value.as_str().unwrap_or_default());
         }
     }
-    annotate(&mut machine, TEMPLATES, &templates(restores));
-    annotate(&mut machine, LAST_RESTORE, wanted.restore_id);
-    annotate(&mut machine, RUN_STRATEGY, &run_strategy(&kept.spec));
+    describe(&mut machine, kept, restores, wanted.mark);
     let template = &mut machine["spec"]["template"];
     let labels = &mut template["metadata"]["labels"];
     if !labels.is_object() {
@@ -163,7 +175,9 @@ pub(super) fn new(wanted: &NewMachine<'_>, kept: &Copied, restores: &[VolumeRest
     labels[VM_NAME] = json!(wanted.name);
     let spec = &mut template["spec"];
     swap_disks(spec, restores);
-    rename_secrets(spec, wanted.name);
+    if !wanted.keeps_secrets {
+        rename_secrets(spec, wanted.name);
+    }
     own_identity(spec, wanted);
     machine
 }
@@ -259,7 +273,13 @@ mod tests {
 
     #[test]
     fn a_new_machine_is_like_the_old_one_but_its_own() {
-        let wanted = NewMachine { namespace: "n", name: "new", keeps_addresses: false, restore_id: "r-7" };
+        let wanted = NewMachine {
+            namespace: "n",
+            name: "new",
+            keeps_addresses: false,
+            keeps_secrets: false,
+            mark: (LAST_RESTORE, "r-7"),
+        };
         let machine = new(&wanted, &kept(), &[disk()]);
         let spec = &machine["spec"]["template"]["spec"];
         assert_eq!(machine["spec"]["runStrategy"], "Halted");
@@ -285,7 +305,7 @@ mod tests {
             "spec": {"runStrategy": "Halted", "template": {"spec": {"volumes": [
                 {"name": "root", "persistentVolumeClaim": {"claimName": "newer"}}]}}},
         });
-        let (machine, old) = replaced(&now, &kept(), &[disk()], "r-7");
+        let (machine, old) = replaced(&now, &kept(), &[disk()], (LAST_RESTORE, "r-7"));
         assert_eq!(old, ["newer"]);
         assert_eq!(machine["metadata"]["resourceVersion"], "3");
         assert_eq!(machine["metadata"]["annotations"][LAST_RESTORE], "r-7");

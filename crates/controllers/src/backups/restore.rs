@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore, VirtualMachineRestoreStatus, set_condition};
 use croft_meta::object;
-use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found, message};
+use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
 use croft_reconcile::{Error, Key};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
@@ -17,14 +17,14 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::rebuilt::{self, LAST_RESTORE, NewMachine};
-use super::{Backups, not_yet};
+use super::{Keeper, not_yet};
 use crate::patch::{self, as_harvester, made_by_harvester};
 use crate::virtual_machine::view::this_second;
 
 const CREATING: &str = "Creating new PVCs";
 const WAITING: &str = "Waiting for target vm to be ready";
 
-impl Backups {
+impl Keeper {
     pub(super) async fn reconcile_restore(self: &Arc<Self>, key: &Key) -> Result<(), Error> {
         let Some(restore) = self.restores.get(key) else { return Ok(()) };
         let status = restore.status.clone().unwrap_or_default();
@@ -39,8 +39,11 @@ impl Backups {
         if status.complete.is_none() {
             return self.begin_restore(&restore, &backup).await;
         }
-        if !self.bring_disks(&restore, &status).await? {
-            return self.tell_restore(&restore, status, CREATING).await;
+        match self.bring_claims(&key.namespace, &status.restores).await {
+            Ok(true) => {}
+            Ok(false) => return self.tell_restore(&restore, status, CREATING).await,
+            Err(Error::NotYet(why)) => return self.fail_restore(&restore, &why).await,
+            Err(error) => return Err(error),
         }
         let Some(machine) = self.bring_machine(key, &restore, &backup, &status).await? else { return Ok(()) };
         let Some(restore) = self.restores.get(key) else { return Ok(()) };
@@ -75,42 +78,7 @@ impl Backups {
         self.write_restore(restore, status).await
     }
 
-    /// Whether all claims are there and filled.
-    async fn bring_disks(
-        &self,
-        restore: &VirtualMachineRestore,
-        status: &VirtualMachineRestoreStatus,
-    ) -> Result<bool, Error> {
-        let namespace = restore.namespace().unwrap_or_default();
-        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &namespace);
-        let mut are_bound = true;
-        for one in &status.restores {
-            let name = one.claim.metadata["name"].as_str().unwrap_or_default();
-            let there = self.inventory.claims.claims.get(&Key::new(namespace.clone(), name));
-            let phase = there.as_ref().and_then(|claim| claim.status.as_ref()?.phase.clone());
-            // One that waits for its first user is bound when the machine starts.
-            are_bound &=
-                phase.as_deref() == Some("Bound") || there.as_ref().is_some_and(|claim| self.waits_for_a_user(claim));
-            if there.is_some() {
-                continue;
-            }
-            let wanted = json!({ "metadata": one.claim.metadata, "spec": one.claim.spec });
-            let Ok(wanted) = serde_json::from_value::<PersistentVolumeClaim>(wanted) else {
-                return Err(Error::NotYet(format!("the claim of volume {} cannot be read", one.volume_name)));
-            };
-            match api.create(&made_by_harvester(), &wanted).await {
-                Err(error) if is_conflict(&error) => {}
-                Err(error) => {
-                    let why = format!("the claim of volume {}: {}", one.volume_name, message(&error));
-                    return self.fail_restore(restore, &why).await.map(|()| false);
-                }
-                Ok(_) => {}
-            }
-        }
-        Ok(are_bound)
-    }
-
-    fn waits_for_a_user(&self, claim: &PersistentVolumeClaim) -> bool {
+    pub(super) fn waits_for_a_user(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default();
         let class = self.inventory.classes.get(&Key::new("", class));
         class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"))
@@ -143,7 +111,8 @@ impl Backups {
                 namespace: &key.namespace,
                 name: target,
                 keeps_addresses: restore.spec.keep_mac_address,
-                restore_id: &id,
+                keeps_secrets: false,
+                mark: (LAST_RESTORE, &id),
             };
             let machine = rebuilt::new(&wanted, source, &status.restores);
             return self.write_machine(restore, &machine, true).await;
@@ -157,7 +126,7 @@ impl Backups {
             let why = format!("Please stop the VM {target:?} before doing a restore");
             return self.fail_restore(restore, &why).await.map(|()| None);
         }
-        let (machine, old) = rebuilt::replaced(&now, source, &status.restores, &id);
+        let (machine, old) = rebuilt::replaced(&now, source, &status.restores, (LAST_RESTORE, &id));
         // What is replaced is known before it is no longer named.
         let mut told = status.clone();
         told.deleted_volumes = old;

@@ -78,6 +78,12 @@ pub(super) fn names_claim(source: &DataSource, claim: &Key) -> bool {
     named.into_iter().flatten().any(|one| one.namespace == claim.namespace && one.name == claim.name)
 }
 
+pub(super) fn names_snapshot(source: &DataSource, snapshot: &Key) -> bool {
+    let shown = source.status.as_ref().and_then(|status| status.source.snapshot.as_ref());
+    let named = [source.spec.source.snapshot.as_ref(), shown];
+    named.into_iter().flatten().any(|one| one.namespace == snapshot.namespace && one.name == snapshot.name)
+}
+
 pub(super) fn names_source(source: &DataSource, other: &Key) -> bool {
     let named = source.spec.source.data_source.as_ref();
     named.is_some_and(|one| one.namespace == other.namespace && one.name == other.name)
@@ -133,8 +139,15 @@ fn resolve(source: &DataSource, sources: &Cache<DataSource>) -> Result<DataSourc
 }
 
 fn readiness(source: &DataSourceSource, claims: &Claims) -> Result<(), Why> {
-    if source.snapshot.is_some() {
-        return Err(("NotSupported", "volumes cannot be made from a VolumeSnapshot yet".to_owned()));
+    if let Some(snapshot) = &source.snapshot {
+        let key = Key::new(snapshot.namespace.clone(), snapshot.name.clone());
+        return match claims.snapshots.get(&key) {
+            None => Err(("NotFound", format!("VolumeSnapshot {key} was not found"))),
+            Some(snapshot) if !snapshot.is_ready() => {
+                Err(("SnapshotNotReady", format!("VolumeSnapshot {key} is not ready")))
+            }
+            Some(_) => Ok(()),
+        };
     }
     let Some(claim) = &source.pvc else { return Err(("NoSource", "No source PVC set".to_owned())) };
     let key = Key::new(claim.namespace.clone(), claim.name.clone());
@@ -199,6 +212,13 @@ mod tests {
         assert_eq!(reason(&pvc), "NotFound");
         assert_eq!(reason(&round), "MaxReferenceDepthReached");
         assert_eq!(reason(&data_source("none", &json!({}))), "NoSource");
+        let kept = data_source("kept", &json!({"snapshot": {"namespace": "ns", "name": "disk"}}));
+        assert_eq!(reason(&kept), "NotFound");
+        for (is_ready, expected) in [(false, "SnapshotNotReady"), (true, "Ready")] {
+            let snapshot = json!({"metadata": {"name": "disk", "namespace": "ns"}, "spec": {"source": {}}, "status": {"readyToUse": is_ready}});
+            claims.snapshots.insert(key.clone(), serde_json::from_value(snapshot).unwrap());
+            assert_eq!(reason(&kept), expected);
+        }
         let claim = |phase: &str| {
             let annotations = json!({"cdi.kubevirt.io/storage.pod.phase": phase});
             let claim = json!({"metadata": {"name": "disk", "namespace": "ns", "annotations": annotations}});

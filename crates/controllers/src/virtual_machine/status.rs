@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::conditions::{self, Failure, Restart};
 use super::printable::Facts;
 use super::run_strategy::{RunStrategy, START, is_first_request_done};
-use super::view::{annotation, claim_name, has_condition, status_of};
+use super::view::{annotation, has_condition, status_of};
 use super::{back_off, live_update, memory_dump};
 use crate::claims::Disks;
 
@@ -88,15 +88,13 @@ fn requests(status: &mut VirtualMachineStatus, known: Known<'_>) {
     }
 }
 
-/// Whether each volume could be part of a snapshot. Nothing here can take one yet.
+/// Whether each volume could be part of a snapshot: those on claims of the machine's own are.
 fn snapshot_statuses(template: &VirtualMachineInstanceSpec) -> Vec<VolumeSnapshotStatus> {
     let status = |volume: &Volume| {
         let name = &volume.name;
-        let reason = match claim_name(volume) {
-            Some(_) => format!("No VolumeSnapshotClass: Volume snapshots are not configured for the claim of [{name}]"),
-            None => format!("Snapshot is not supported for this volumeSource type [{name}]"),
-        };
-        VolumeSnapshotStatus { name: name.clone(), enabled: false, reason: Some(reason) }
+        let enabled = volume.persistent_volume_claim.is_some() || volume.data_volume.is_some();
+        let reason = (!enabled).then(|| format!("Snapshot is not supported for this volumeSource type [{name}]"));
+        VolumeSnapshotStatus { name: name.clone(), enabled, reason }
     };
     template.volumes.iter().map(status).collect()
 }
@@ -150,10 +148,10 @@ mod tests {
         assert_eq!(status.run_strategy.as_deref(), Some("Always"));
         assert_eq!((status.observed_generation, status.desired_generation), (Some(2), Some(3)));
         assert_eq!(status.state_change_requests, []);
-        let reasons: Vec<&str> =
-            status.volume_snapshot_statuses.iter().filter_map(|one| one.reason.as_deref()).collect();
-        assert!(reasons[0].starts_with("No VolumeSnapshotClass"), "{reasons:?}");
-        assert_eq!(reasons[1], "Snapshot is not supported for this volumeSource type [seed]");
+        let told = &status.volume_snapshot_statuses;
+        assert!(told[0].enabled && told[0].reason.is_none(), "{told:?}");
+        let reason = "Snapshot is not supported for this volumeSource type [seed]";
+        assert!(!told[1].enabled && told[1].reason.as_deref() == Some(reason), "{told:?}");
     }
 
     #[test]
