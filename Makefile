@@ -5,6 +5,8 @@
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Server and tests at once: built apart, they would have other features of the same libraries, and each its own copy.
+BUILD_TO_TEST = $(CARGO) build --workspace --all-targets
 # `croft version` tells it. An archive of the source has no history to ask.
 run build bench: export CROFT_COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 # Where `make run` keeps everything, and more arguments for the server.
@@ -32,8 +34,7 @@ test: ## Run every check and every test
 	@scripts/chrony "$(TARGET)/chrony"
 	$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory guest
-	# Server and tests at once: built apart, they would have other features of the same libraries, and each its own copy.
-	$(CARGO) build --workspace --all-targets
+	$(BUILD_TO_TEST)
 	@scripts/cargo-test
 
 lint: ## Check formatting, lints, layers and house rules
@@ -52,7 +53,7 @@ bench: ## Measure against etcd, nginx and QEMU alone, and print the table (ARGS=
 
 conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers too (needs Go)
 	@scripts/install-packages test
-	$(CARGO) build
+	$(BUILD_TO_TEST)
 	@scripts/conformance
 
 guest: ## Build the small guest that the tests boot (docs/guest.md)
