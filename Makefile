@@ -69,8 +69,8 @@ guest-debian: ## Build a full Debian guest with cloud-init, for the slower tests
 
 test-debian: guest guest-debian ## Run the slower tests, with that Debian guest
 	@scripts/install-packages test
-	$(CARGO) build
-	$(CARGO) test -p croft-e2e --features debian --test vm_debian
+	$(BUILD_TO_TEST)
+	$(CARGO) test --workspace --features croft-e2e/debian --test vm_debian
 
 clean: ## Remove what was built (not the data)
 	$(CARGO) clean
