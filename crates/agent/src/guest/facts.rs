@@ -122,10 +122,11 @@ fn addresses(inside: &Interface) -> Vec<String> {
     texts.filter_map(|text| text.parse::<std::net::IpAddr>().ok()).map(|ip| ip.to_string()).collect()
 }
 
-/// The useful ones first: IPv4 before IPv6, and those that hold on one link alone last.
+/// The useful ones first: IPv4 before IPv6, and those that hold on one link alone last. What is known of a guest comes
+/// before what it says of itself, which need not be true.
 fn set_addresses(interface: &mut VirtualMachineInstanceNetworkInterface, inside: Vec<String>, known: Vec<String>) {
-    let mut all: Vec<String> = inside;
-    for address in known {
+    let mut all: Vec<String> = known;
+    for address in inside {
         if !all.contains(&address) {
             all.push(address);
         }
@@ -176,7 +177,7 @@ mod tests {
             interfaces: vec![
                 inside("lo", "00:00:00:00:00:00", &["127.0.0.1"]),
                 inside("docker0", "02:42:00:00:00:01", &["172.17.0.1"]),
-                inside("eth0", "52:54:00:AA:00:01", &["fe80::1", "fd00::5", "10.0.2.15", "nonsense"]),
+                inside("eth0", "52:54:00:AA:00:01", &["fe80::1", "fd00::5", "10.0.2.7", "10.0.2.15", "nonsense"]),
             ],
             ..Facts::default()
         };
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(
             shown,
             [
-                (Some("eth0"), "domain, guest-agent", "10.0.2.15 10.0.2.99 fd00::5 fe80::1".to_owned()),
+                (Some("eth0"), "domain, guest-agent", "10.0.2.15 10.0.2.99 10.0.2.7 fd00::5 fe80::1".to_owned()),
                 (None, "domain", "10.9.9.9".to_owned()),
                 (Some("docker0"), "guest-agent", "172.17.0.1".to_owned()),
             ]
