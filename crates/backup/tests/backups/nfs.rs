@@ -117,13 +117,8 @@ async fn gone_and_back(export: &Arc<Nfs>, disk: &Disk, server: Process, dir: &Pa
     let impatient = store.clone().with_patience(Duration::ZERO);
     let gone = impatient.write(&request(&disk.path, "pvc-1", "backup-1")).await.unwrap_err();
     assert_eq!(gone.fault(), Some(Fault::Unreachable), "{}", croft_meta::Chain(&gone));
-    let (server, written) = tokio::join!(
-        async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-            ganesha(dir)
-        },
-        back_up(&store, disk, "pvc-1", "backup-1")
-    );
+    // In this order: it looks for the server before there is one.
+    let (written, server) = tokio::join!(back_up(&store, disk, "pvc-1", "backup-1"), async { ganesha(dir) });
     assert_eq!(written.new_blocks, 6);
     assert_restores(&store, "pvc-1", "backup-1", None, &disk.content).await;
     store.delete_volume("pvc-1").await.unwrap();

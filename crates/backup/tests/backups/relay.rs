@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
@@ -23,6 +24,7 @@ pub(crate) struct Relay {
     pub(crate) port: u16,
     mode: Arc<Mutex<Mode>>,
     connections: Arc<Mutex<JoinSet<()>>>,
+    refused: Arc<watch::Sender<u64>>,
     _accepting: AbortOnDropHandle<()>,
 }
 
@@ -35,10 +37,14 @@ impl Relay {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (mode, connections) = (Arc::new(Mutex::new(Mode::Pass)), Arc::new(Mutex::new(JoinSet::new())));
-        let (modes, all) = (mode.clone(), connections.clone());
+        let refused = Arc::new(watch::Sender::new(0));
+        let (modes, all, refusals) = (mode.clone(), connections.clone(), refused.clone());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let mode = *modes.lock();
+                if mode == Mode::Cut {
+                    refusals.send_modify(|count| *count += 1);
+                }
                 let tls = tls.clone();
                 all.lock().spawn(async move {
                     match tls {
@@ -52,7 +58,12 @@ impl Relay {
                 });
             }
         });
-        Self { port, mode, connections, _accepting: AbortOnDropHandle::new(accepting) }
+        Self { port, mode, connections, refused, _accepting: AbortOnDropHandle::new(accepting) }
+    }
+
+    /// Until somebody, from now on, comes in vain.
+    pub(crate) async fn has_refused(&self) {
+        self.refused.subscribe().changed().await.unwrap();
     }
 
     /// The same with TLS on our side. Gives its certificate too.

@@ -159,7 +159,7 @@ async fn gone_and_back(server: &Server, relay: &Relay) {
         async {
             cuts.recv().await.unwrap();
             relay.set(Mode::Cut);
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            relay.has_refused().await;
             relay.set(Mode::Pass);
         },
         patient.write(&first)
