@@ -15,8 +15,6 @@ use crate::upload::{Disk, Upload, present};
 pub struct BackingImageRequest {
     pub name: String,
     pub file: PathBuf,
-    /// The image's own, SHA-512 in hexadecimal digits; for those who compare.
-    pub checksum: String,
     pub compression: Compression,
     pub labels: Labels,
     pub transfer: Transfer,
@@ -49,7 +47,7 @@ impl BackupStore {
         let under_way = BackingImageConfig {
             name: request.name.clone(),
             size: disk.size,
-            checksum: request.checksum.clone(),
+            checksum: disk.sha512().await?,
             labels: Some(request.labels.clone()),
             compression_method: codec.method().to_string(),
             created_time: now(),

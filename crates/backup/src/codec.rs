@@ -1,18 +1,18 @@
 //! A block on its way: compressed as Longhorn does it, and checked when it comes back.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::str::FromStr;
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use lz4_flex::frame::{BlockMode, BlockSize, FrameDecoder, FrameEncoder, FrameInfo};
 
 use crate::layout::Checksum;
+use crate::lz4;
+use crate::memory::{Block, Memory, read_all};
 use crate::seal::{Key, OpenError};
 
-const LZ4_MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,34 +34,29 @@ impl Compression {
         }
     }
 
-    pub(crate) fn compress(self, data: &[u8]) -> io::Result<Vec<u8>> {
+    pub(crate) fn compress(self, data: &[u8], memory: &Memory) -> io::Result<Bytes> {
         match self {
-            Self::None => Ok(data.to_vec()),
+            Self::None => Ok(Bytes::copy_from_slice(data)),
             Self::Gzip => {
                 let mut encoder = GzEncoder::new(Vec::with_capacity(data.len() / 2), flate2::Compression::default());
                 encoder.write_all(data)?;
-                encoder.finish()
+                Ok(encoder.finish()?.into())
             }
-            Self::Lz4 => {
-                let info = FrameInfo::new()
-                    .block_size(BlockSize::Max4MB)
-                    .block_mode(BlockMode::Independent)
-                    .content_checksum(true);
-                let mut encoder = FrameEncoder::with_frame_info(info, Vec::with_capacity(data.len() / 2));
-                encoder.write_all(data)?;
-                encoder.finish().map_err(io::Error::other)
-            }
+            Self::Lz4 => Ok(lz4::compress(data, memory)),
         }
     }
 
-    fn decompress(self, data: &[u8], limit: u64) -> io::Result<Vec<u8>> {
-        // One more than there may be, so that too much is noticed.
-        let mut out = Vec::new();
-        match self {
-            Self::None => return Ok(data.to_vec()),
-            Self::Gzip => GzDecoder::new(data).take(limit + 1).read_to_end(&mut out)?,
-            Self::Lz4 => FrameDecoder::new(data).take(limit + 1).read_to_end(&mut out)?,
+    /// At most `limit` bytes; one more if there is more, so that it is noticed.
+    fn decompress(self, data: &[u8], limit: usize, memory: &Memory) -> io::Result<Block> {
+        if self == Self::Lz4 {
+            return lz4::decompress(data, limit, memory);
+        }
+        let mut out = memory.block(limit + 1);
+        let filled = match self {
+            Self::Gzip => read_all(GzDecoder::new(data), out.space())?,
+            _ => read_all(data, out.space())?,
         };
+        out.truncate(filled);
         Ok(out)
     }
 
@@ -69,7 +64,7 @@ impl Compression {
     fn found(self, data: &[u8]) -> Self {
         match self {
             Self::None => Self::None,
-            _ if data.starts_with(&LZ4_MAGIC) => Self::Lz4,
+            _ if data.starts_with(&lz4::MAGIC) => Self::Lz4,
             _ if data.starts_with(&GZIP_MAGIC) => Self::Gzip,
             other => other,
         }
@@ -127,11 +122,17 @@ pub enum BlockError {
 pub(crate) struct Codec {
     compression: Compression,
     key: Option<Key>,
+    memory: Memory,
 }
 
 impl Codec {
     pub(crate) fn new(compression: Compression, key: Option<Key>) -> Self {
-        Self { compression, key }
+        Self { compression, key, memory: Memory::default() }
+    }
+
+    /// Where its blocks are unpacked to, and come from.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     pub(crate) fn method(&self) -> Method {
@@ -139,19 +140,38 @@ impl Codec {
     }
 
     /// With a key, names tell nothing about what is in the blocks, and yet the same block has the same name.
-    pub(crate) fn checksum(&self, data: &[u8]) -> Checksum {
-        self.key.as_ref().map_or_else(|| Checksum::of(data), |key| key.checksum(data))
+    pub(crate) fn checksums(&self, blocks: &[&[u8]]) -> Vec<Checksum> {
+        match &self.key {
+            None => croft_sha512::digests(blocks).iter().map(|digest| Checksum::first_half(digest)).collect(),
+            Some(key) => blocks.iter().map(|block| key.checksum(block)).collect(),
+        }
     }
 
     pub(crate) fn pack(&self, checksum: &Checksum, data: &[u8]) -> io::Result<Bytes> {
-        let mut packed = self.compression.compress(data)?;
-        if let Some(key) = &self.key {
-            packed = key.seal(checksum.to_string().as_bytes(), packed).map_err(io::Error::other)?;
-        }
-        Ok(packed.into())
+        let packed = self.compression.compress(data, &self.memory)?;
+        let Some(key) = &self.key else { return Ok(packed) };
+        let sealed = key.seal(checksum.to_string().as_bytes(), packed.into()).map_err(io::Error::other)?;
+        Ok(sealed.into())
     }
 
-    pub(crate) fn unpack(&self, checksum: &Checksum, stored: &[u8], limit: u64) -> Result<Vec<u8>, BlockError> {
+    /// Blocks as they are in the target, each with the name that it should have.
+    pub(crate) fn unpack(&self, stored: &[(Checksum, Bytes)], limit: u64) -> Vec<Result<Block, BlockError>> {
+        let opened: Vec<_> = stored.iter().map(|(checksum, stored)| self.opened(checksum, stored, limit)).collect();
+        let readable: Vec<&[u8]> = opened.iter().flatten().map(|(data, _)| &**data).collect();
+        let mut found = self.checksums(&readable).into_iter();
+        let check = |(opened, (checksum, _)): (Result<(Block, bool), _>, &(Checksum, Bytes))| {
+            let (data, may_be_cut) = opened?;
+            match found.next() {
+                Some(found) if found == *checksum => Ok(data),
+                _ if may_be_cut => Err(BlockError::Truncated),
+                _ => Err(BlockError::Corrupted),
+            }
+        };
+        opened.into_iter().zip(stored).map(check).collect()
+    }
+
+    /// What is in a stored block, not checked yet, and whether it may be only its beginning.
+    fn opened(&self, checksum: &Checksum, stored: &[u8], limit: u64) -> Result<(Block, bool), BlockError> {
         let opened;
         let packed = match &self.key {
             None => stored,
@@ -164,16 +184,14 @@ impl Codec {
             }
         };
         let compression = self.compression.found(packed);
-        let data = compression.decompress(packed, limit).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => BlockError::Truncated,
-            _ => BlockError::Corrupted,
-        })?;
-        if self.checksum(&data) == *checksum {
-            return Ok(data);
-        }
-        // A frame that ends where one of its blocks does, or a bare block that is cut.
-        let is_short = packed.is_empty() || (data.len() as u64) < limit && compression != Compression::Gzip;
-        Err(if is_short { BlockError::Truncated } else { BlockError::Corrupted })
+        let data = compression.decompress(packed, usize::try_from(limit).unwrap_or(usize::MAX), &self.memory).map_err(
+            |error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => BlockError::Truncated,
+                _ => BlockError::Corrupted,
+            },
+        )?;
+        let may_be_cut = packed.is_empty() || (data.len() as u64) < limit && compression != Compression::Gzip;
+        Ok((data, may_be_cut))
     }
 }
 
@@ -193,20 +211,20 @@ mod tests {
         for compression in [Compression::None, Compression::Gzip, Compression::Lz4] {
             for key in [None, Some(Key::new(&[7; 32], "pvc-1").unwrap())] {
                 let codec = Codec::new(compression, key);
-                let checksum = codec.checksum(&data);
+                let checksum = codec.checksums(&[&data])[0];
                 let packed = codec.pack(&checksum, &data).unwrap();
-                assert!(codec.unpack(&checksum, &packed, LIMIT).unwrap() == data, "{:?}", codec.method());
+                let unpack = |checksum: Checksum, stored: &[u8]| {
+                    let stored = Bytes::copy_from_slice(stored);
+                    codec.unpack(&[(checksum, stored)], LIMIT).remove(0)
+                };
+                assert!(*unpack(checksum, &packed).unwrap() == *data, "{:?}", codec.method());
                 for cut in [0, 3, packed.len() / 2, packed.len() - 1] {
-                    assert!(
-                        codec.unpack(&checksum, &packed[..cut], LIMIT).is_err(),
-                        "cut at {cut} {:?}",
-                        codec.method()
-                    );
+                    assert!(unpack(checksum, &packed[..cut]).is_err(), "cut at {cut} {:?}", codec.method());
                 }
                 let mut flipped = packed.to_vec();
                 flipped[packed.len() / 2] ^= 1;
-                assert!(codec.unpack(&checksum, &flipped, LIMIT).is_err(), "{:?}", codec.method());
-                assert!(codec.unpack(&Checksum::of(b"other"), &packed, LIMIT).is_err());
+                assert!(unpack(checksum, &flipped).is_err(), "{:?}", codec.method());
+                assert!(unpack(Checksum::of(b"other"), &packed).is_err());
             }
         }
     }
@@ -215,15 +233,35 @@ mod tests {
     fn a_block_may_be_compressed_otherwise_than_its_backup_says() {
         let data = sample();
         for (said, done) in [(Compression::Gzip, Compression::Lz4), (Compression::Lz4, Compression::Gzip)] {
-            let packed = done.compress(&data).unwrap();
-            assert!(Codec::new(said, None).unpack(&Checksum::of(&data), &packed, LIMIT).unwrap() == data);
+            let stored = [(Checksum::of(&data), done.compress(&data, &Memory::default()).unwrap())];
+            assert!(Codec::new(said, None).unpack(&stored, LIMIT).remove(0).unwrap()[..] == data);
+        }
+    }
+
+    #[test]
+    fn a_bad_block_among_good_ones_is_the_bad_one() {
+        let (data, codec) = (sample(), Codec::new(Compression::Lz4, None));
+        let blocks: Vec<Vec<u8>> = (0..6).map(|first| [&[first], &data[1..]].concat()).collect();
+        let mut stored: Vec<(Checksum, Bytes)> = blocks
+            .iter()
+            .map(|block| (Checksum::of(block), codec.compression.compress(block, &codec.memory).unwrap()))
+            .collect();
+        stored[1].1.truncate(1000);
+        stored[4].1 = stored[5].1.clone();
+        let unpacked = codec.unpack(&stored, LIMIT);
+        for (at, (unpacked, block)) in unpacked.into_iter().zip(&blocks).enumerate() {
+            match unpacked {
+                Ok(data) => assert!(*data == **block && at != 1 && at != 4, "{at}"),
+                Err(BlockError::Truncated) => assert_eq!(at, 1),
+                Err(error) => assert!(at == 4 && matches!(error, BlockError::Corrupted), "{at}: {error}"),
+            }
         }
     }
 
     #[test]
     fn a_bomb_goes_no_further_than_a_block() {
-        let packed = Compression::Gzip.compress(&vec![0; 64 << 20]).unwrap();
-        let unpacked = Compression::Gzip.decompress(&packed, LIMIT).unwrap();
+        let packed = Compression::Gzip.compress(&vec![0; 64 << 20], &Memory::default()).unwrap();
+        let unpacked = Compression::Gzip.decompress(&packed, 2 << 20, &Memory::default()).unwrap();
         assert_eq!(unpacked.len() as u64, LIMIT + 1);
     }
 

@@ -46,6 +46,13 @@ struct Lists {
     latest: Option<(String, String)>,
 }
 
+impl Lists {
+    /// Neither a backup nor one that is under way.
+    fn is_empty(&self) -> bool {
+        self.latest.is_none() && !self.is_open
+    }
+}
+
 /// What all lists have.
 struct List {
     path: String,
@@ -61,10 +68,19 @@ impl BackupStore {
         named("a volume", volume)?;
         named("a backup", backup)?;
         let pool = Pool::Volume(volume.into());
-        let lock = self.lock(&pool, Kind::Delete, &format!("volume {volume}")).await?;
+        let what = format!("volume {volume}");
+        let list = layout::backup_config(volume, backup);
+        let lock = match self.lock(&pool, Kind::Delete, &what).await {
+            // A list may go without the lock, which is about blocks; and then there is room for one.
+            Err(error) if error.fault() == Some(Fault::Full) => {
+                self.delete(&list).await?;
+                self.lock(&pool, Kind::Delete, &what).await?
+            }
+            other => other?,
+        };
         let freed = async {
             lock.confirm().await?;
-            self.delete(&layout::backup_config(volume, backup)).await?;
+            self.delete(&list).await?;
             self.collect(&pool, &lock).await
         }
         .await;
@@ -140,8 +156,17 @@ impl BackupStore {
         }
         lock.confirm().await?;
         self.delete_all(unneeded, lock).await?;
-        if let Pool::Volume(volume) = pool {
-            self.update_volume(volume, &lists).await?;
+        match pool {
+            // What has no backups is not there. Whoever begins one while we have the lock is refused.
+            Pool::Volume(volume) if lists.is_empty() => self.delete(&layout::volume_config(volume)).await?,
+            Pool::Volume(volume) => {
+                self.update_volume(volume, &lists).await?;
+                // Somebody else may have deleted the last one meanwhile, and this file, which we have then brought back.
+                if self.list_names(pool).await?.is_empty() {
+                    self.delete(&layout::volume_config(volume)).await?;
+                }
+            }
+            Pool::BackingImages => {}
         }
         Ok(freed)
     }

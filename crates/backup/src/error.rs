@@ -46,6 +46,8 @@ pub enum Error {
     KeyNeeded(String),
     #[error("the backup is encrypted with key {expected}, and this is key {given}")]
     WrongKey { expected: String, given: String },
+    #[error("the secrets of the machine are encrypted with a key that is not here")]
+    SecretsSealed,
     #[error("the key cannot be used")]
     Key(#[source] KeyError),
     #[error("what is sealed beside the backup cannot be opened")]

@@ -8,6 +8,7 @@
 //! - [`BackupStore::delete_backup`] removes the list first and then the blocks that no other list names.
 //! - [`BackupStore::clean_up`] removes what those who died left behind.
 //! - Longhorn's locks keep whoever deletes away from whoever writes, on this cluster or another ([`lock`]).
+//! - [`BackupStore::save_state`] keeps the state of a whole cluster, as one file.
 //! - [`harvester`] has what Harvester keeps beside it: what a virtual machine was, and its images.
 //!
 //! Invariants: no list of blocks is written before all of its blocks are; no block is deleted while a list names it or somebody
@@ -21,11 +22,16 @@ pub mod config;
 mod delete;
 mod error;
 pub mod harvester;
+mod keys;
 mod layout;
 mod lock;
+mod lz4;
+mod memory;
+mod opener;
 mod pace;
 mod read;
 mod seal;
+mod state;
 mod store;
 pub mod target;
 mod transfer;
@@ -37,9 +43,12 @@ pub use backing_image::BackingImageRequest;
 pub use codec::{BlockError, Compression, Method, MethodError};
 pub use delete::Freed;
 pub use error::Error;
+pub use keys::Keys;
 pub use layout::{Checksum, NameError};
+pub use opener::Opener;
 pub use read::{Base, OpenBackup};
 pub use seal::{KeyError, OpenError, Secret};
+pub use state::State;
 pub use store::{BackupStore, Owner};
 pub use target::{BackupUrl, Directory, Entry, Fault, Location, Nfs, S3, S3Access, Target, TargetError, UrlError};
 pub use transfer::{Progress, ProgressFn, Transfer};

@@ -83,9 +83,10 @@ struct OwnerFile {
 }
 
 impl LockFile {
-    /// Of an earlier process of the same owner: it is dead.
+    /// Of an earlier process of the same owner, which is dead, or one that we let go ourselves.
     fn is_orphan_of(&self, owner: &Owner) -> bool {
-        self.owner.as_ref().is_some_and(|it| it.name == owner.name && it.session != owner.session)
+        let is_let_go = |it: &OwnerFile| it.session != owner.session || owner.left.lock().contains(&self.name);
+        self.owner.as_ref().is_some_and(|it| it.name == owner.name && is_let_go(it))
     }
 }
 
@@ -133,8 +134,10 @@ impl BackupStore {
         let modified = match acquired {
             Ok(Some(modified)) => modified,
             refused => {
-                // What cannot be removed now is old soon.
-                let _ = self.target.delete(&path).await;
+                // What cannot be removed now is removed by whoever of us comes next, or is old soon.
+                if self.target.delete(&path).await.is_err() {
+                    self.owner.left.lock().insert(file.name);
+                }
                 let doing = if kind == Kind::Delete { "used" } else { "cleaned up" };
                 return Err(refused.err().unwrap_or_else(|| Error::Locked(what.into(), doing)));
             }
@@ -199,6 +202,7 @@ impl BackupStore {
             let is_old = now.duration_since(other.modified) > LIFETIME_IN_TARGET;
             if is_old || other.file.is_orphan_of(&self.owner) {
                 self.delete(&other.path).await?;
+                self.owner.left.lock().remove(&other.file.name);
             } else if other.file.kind != kind {
                 others.push(other);
             }
@@ -265,6 +269,7 @@ impl Lock {
     pub(crate) async fn release(self) {
         if let Err(error) = self.store.hasty().delete(&self.path).await {
             tracing::warn!(error = %croft_meta::Chain(&error), lock = self.path, "cannot remove a lock; it will be old soon");
+            self.store.owner.left.lock().insert(self.file.name);
         }
     }
 }

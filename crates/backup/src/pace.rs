@@ -42,8 +42,7 @@ mod tests {
         let begun = Instant::now();
         futures::future::join_all((0..6).map(|_| pace.take(100 << 10))).await;
         assert!(begun.elapsed() >= Duration::from_millis(480), "the last begins when five have gone");
-        let begun = Instant::now();
+        // At any limit at all this would not end.
         Pace::new(None).take(usize::MAX).await;
-        assert!(begun.elapsed() < Duration::from_millis(100));
     }
 }

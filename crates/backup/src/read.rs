@@ -7,21 +7,24 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use croft_image::is_zero;
+use futures::future::try_join_all;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
-use crate::codec::{Codec, Method};
+use crate::codec::{BlockError, Codec, Method};
 use crate::config::{BLOCK_SIZE, BackingImageConfig, BackupConfig, BlockMapping, Extension};
 use crate::error::Error;
-use crate::layout::Pool;
+use crate::layout::{Checksum, Pool};
 use crate::lock::{Kind, Lock};
+use crate::memory::{Block, direct};
 use crate::seal::Secret;
 use crate::store::BackupStore;
 use crate::transfer::{Run, Transfer, on_thread};
 
-/// Blocks that were just read: whoever reads small pieces reads near them.
-const CACHED: usize = 4;
+/// Blocks that were read last, in bytes: whoever reads small pieces reads near them, and file systems in several places at once.
+const CACHED: u64 = 32 << 20;
 /// Holes smaller than this cost more than they save.
 const HOLE: usize = 64 << 10;
 
@@ -47,7 +50,7 @@ pub struct OpenBackup {
     volume: String,
     backing_image: Option<String>,
     lock: Lock,
-    cache: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
+    cache: Mutex<VecDeque<(u64, Arc<Block>)>>,
 }
 
 impl BackupStore {
@@ -159,6 +162,8 @@ fn codec(method: &str, croft: Option<&Extension>, secret: Option<&Secret>, volum
 #[derive(Clone)]
 struct Destination {
     file: Arc<File>,
+    /// The same, written past the kernel's cache: nobody may read it soon, and what is in the cache is worth more.
+    direct: Option<Arc<File>>,
     path: PathBuf,
     size: u64,
     /// All holes, so that zeros need not be written.
@@ -196,19 +201,20 @@ impl OpenBackup {
         run.add(0, 0);
         let (run_ref, to) = (&run, &destination);
         let blocks = self.blocks.clone();
-        run.each(blocks.iter().copied(), self.block_size, |block| async move {
+        run.each(&blocks, self.block_size, |blocks| async move {
             self.lock.check()?;
-            let stored = self.stored(&block).await?;
-            let received = stored.len();
+            let stored = self.stored_all(&blocks).await?;
+            let (count, received) = (blocks.len() as u64, stored.iter().map(|(_, data)| data.len()).sum());
             run_ref.pace.take(received).await;
             let (codec, limit, to) = (self.codec.clone(), self.block_size, to.clone());
             on_thread(move || {
-                let unpacked = codec.unpack(&block.block_checksum, &stored, limit);
-                let bad = |source| Error::BadBlock { checksum: block.block_checksum, offset: block.offset, source };
-                to.write(block.offset, &unpacked.map_err(bad)?)
+                for (block, unpacked) in blocks.iter().zip(codec.unpack(&stored, limit)) {
+                    to.write(block.offset, &unpacked.map_err(bad(block))?)?;
+                }
+                Ok(())
             })
             .await?;
-            run_ref.add(self.block_size, received);
+            run_ref.add(count * self.block_size, received);
             Ok(())
         })
         .await?;
@@ -229,7 +235,7 @@ impl OpenBackup {
             let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
             let (from, to) = (size(position - start), size(upto - start));
             let block = self.block_at(start).await?;
-            let data = block.as_deref().map_or(&[][..], Vec::as_slice);
+            let data = block.as_ref().map_or(&[][..], |block| block);
             out.extend_from_slice(&data[from.min(data.len())..to.min(data.len())]);
             // Where there is no block, and where a block is short, it is zero.
             out.resize(size(upto - offset), 0);
@@ -238,28 +244,41 @@ impl OpenBackup {
         Ok(out)
     }
 
-    async fn block_at(&self, offset: u64) -> Result<Option<Arc<Vec<u8>>>, Error> {
+    async fn block_at(&self, offset: u64) -> Result<Option<Arc<Block>>, Error> {
         let Ok(index) = self.blocks.binary_search_by_key(&offset, |block| block.offset) else { return Ok(None) };
-        let cached = self.cache.lock().iter().find(|(at, _)| *at == offset).map(|(_, data)| data.clone());
-        if cached.is_some() {
-            return Ok(cached);
+        if let Some(data) = self.cached(offset) {
+            return Ok(Some(data));
         }
         let block = self.blocks[index];
-        let stored = self.stored(&block).await?;
+        let stored = self.stored_all(&[block]).await?;
         let (codec, limit) = (self.codec.clone(), self.block_size);
-        let data = on_thread(move || {
-            let bad = |source| Error::BadBlock { checksum: block.block_checksum, offset, source };
-            codec.unpack(&block.block_checksum, &stored, limit).map_err(bad)
-        });
+        let data = on_thread(move || codec.unpack(&stored, limit).remove(0).map_err(bad(&block)));
         let data = Arc::new(data.await?);
         let mut cache = self.cache.lock();
-        cache.truncate(CACHED - 1);
+        let most = usize::try_from(CACHED / self.block_size).unwrap_or(1).max(1);
+        cache.truncate(most - 1);
         cache.push_front((offset, data.clone()));
         Ok(Some(data))
     }
 
+    /// Those that are used stay.
+    fn cached(&self, offset: u64) -> Option<Arc<Block>> {
+        let mut cache = self.cache.lock();
+        let index = cache.iter().position(|(at, _)| *at == offset)?;
+        let found = cache.remove(index)?;
+        let data = found.1.clone();
+        cache.push_front(found);
+        Some(data)
+    }
+
+    /// Blocks as they are in the target, with the names that they should have.
+    async fn stored_all(&self, blocks: &[BlockMapping]) -> Result<Vec<(Checksum, Bytes)>, Error> {
+        let each = |block: BlockMapping| async move { Ok((block.block_checksum, self.stored(block).await?)) };
+        try_join_all(blocks.iter().copied().map(each)).await
+    }
+
     /// A block as it is in the target.
-    pub(crate) async fn stored(&self, block: &BlockMapping) -> Result<bytes::Bytes, Error> {
+    pub(crate) async fn stored(&self, block: BlockMapping) -> Result<Bytes, Error> {
         // What cannot be compressed becomes a little larger.
         let limit = self.block_size + self.block_size / 8 + (64 << 10);
         match self.store.get(&self.pool.block(&block.block_checksum), limit).await {
@@ -287,7 +306,8 @@ impl OpenBackup {
                     return Err(Error::file("restore to", &path)(io::ErrorKind::FileTooLarge.into()));
                 }
             }
-            Ok(Destination { file: file.into(), path, size, is_empty: is_file && base == Base::Nothing })
+            let direct = direct(&path, true);
+            Ok(Destination { file: file.into(), direct, path, size, is_empty: is_file && base == Base::Nothing })
         })
         .await
     }
@@ -310,19 +330,35 @@ impl OpenBackup {
     }
 }
 
+/// What to say of a block that does not unpack.
+fn bad(block: &BlockMapping) -> impl FnOnce(BlockError) -> Error + use<> {
+    let BlockMapping { offset, block_checksum: checksum } = *block;
+    move |source| Error::BadBlock { checksum, offset, source }
+}
+
 impl Destination {
     /// The last block may go past the disk's end, with zeros.
     fn write(&self, offset: u64, block: &[u8]) -> Result<(), Error> {
         let space = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let block = &block[..block.len().min(space)];
-        let mut position = offset;
-        for piece in block.chunks(HOLE) {
-            if !self.is_empty || !is_zero(piece) {
-                self.file.write_all_at(piece, position).map_err(Error::file("write to", &self.path))?;
+        // Zeros are there already where nothing is.
+        let pieces: Vec<_> = block.chunks(HOLE).map(|piece| (piece.len(), !self.is_empty || !is_zero(piece))).collect();
+        let mut position = 0;
+        for run in pieces.chunk_by(|(_, is_wanted), (_, next)| is_wanted == next) {
+            let end = position + run.iter().map(|(length, _)| length).sum::<usize>();
+            if run[0].1 {
+                let written = self.write_run(&block[position..end], offset + position as u64);
+                written.map_err(Error::file("write to", &self.path))?;
             }
-            position += piece.len() as u64;
+            position = end;
         }
         Ok(())
+    }
+
+    fn write_run(&self, data: &[u8], position: u64) -> io::Result<()> {
+        let written = self.direct.as_ref().and_then(|direct| direct.write_at(data, position).ok()).unwrap_or(0);
+        // What went wrong there, or came short, is seen here, where sizes do not matter.
+        self.file.write_all_at(&data[written..], position + written as u64)
     }
 
     fn clear(&self, from: u64, to: u64) -> Result<(), Error> {

@@ -1,11 +1,13 @@
 //! A target with backups in it: what all operations go through.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -32,17 +34,19 @@ pub struct BackupStore {
 
 /// Who writes into a target. Of all processes with the same name at most one may live at a time: whatever locks an earlier one
 /// left are broken at once, and not only after they are old.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Owner {
     pub(crate) name: String,
     pub(crate) session: String,
+    /// Locks that were let go while the target was away, so that their files are still there.
+    pub(crate) left: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Owner {
     /// `name` says which node of which cluster it is.
     pub fn new(name: impl Into<String>) -> Result<Self, Error> {
         let session = format!("{:016x}", getrandom::u64().map_err(Error::Random)?);
-        Ok(Self { name: name.into(), session })
+        Ok(Self { name: name.into(), session, left: Arc::default() })
     }
 }
 
@@ -92,6 +96,11 @@ impl BackupStore {
 
     pub(crate) async fn put(&self, path: &str, data: Bytes) -> Result<(), TargetError> {
         self.insist(|| self.target.put(path, data.clone())).await
+    }
+
+    /// Several, in no order: after an error some of them may be there.
+    pub(crate) async fn put_all(&self, files: Vec<(String, Bytes)>) -> Result<(), TargetError> {
+        self.insist(|| self.target.put_all(files.clone())).await
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Result<(), TargetError> {

@@ -10,13 +10,14 @@ mod nfs;
 mod s3;
 mod url;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::stream::BoxStream;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{BoxStream, FuturesUnordered, TryStreamExt};
 use jiff::Timestamp;
 
 pub use check::check;
@@ -69,6 +70,11 @@ pub trait Target: fmt::Debug + Send + Sync {
     fn get<'a>(&'a self, path: &'a str, limit: u64) -> BoxFuture<'a, Result<Bytes, TargetError>>;
     /// Replaces what is there.
     fn put<'a>(&'a self, path: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), TargetError>>;
+    /// Several at once, which may cost less than one after the other. After an error some of them may be there.
+    fn put_all(&self, files: Vec<(String, Bytes)>) -> BoxFuture<'_, Result<(), TargetError>> {
+        let puts = files.into_iter().map(move |(path, data)| async move { self.put(&path, data).await });
+        puts.collect::<FuturesUnordered<_>>().try_collect::<()>().boxed()
+    }
     /// What is not there is deleted already. Directories that become empty go too.
     fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<(), TargetError>>;
 }
@@ -80,6 +86,13 @@ pub fn open(location: &Location, access: Option<S3Access>) -> Result<Arc<dyn Tar
         Location::Nfs { host, path, options } => Arc::new(Nfs::new(host, path, options)?),
         Location::S3 { bucket, region, path } => Arc::new(S3::new(bucket, region, path, access.unwrap_or_default())?),
     })
+}
+
+/// Opens what an address names, with what its Secret says of how to get there.
+pub fn open_url(url: &str, secret: &BTreeMap<String, String>) -> Result<Arc<dyn Target>, TargetError> {
+    let wrong = |error: UrlError| TargetError::new(Fault::Configuration, "open", url).because(error);
+    let location: Location = url.parse().map_err(wrong)?;
+    open(&location, Some(S3Access::from_secret(secret)))
 }
 
 /// What went wrong, as far as it matters to what is done about it.

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::error::Error;
 use crate::pace::Pace;
 
-/// All blocks in work together, in each of the forms in which they are held (as they are, packed, sealed).
-const MEMORY: u64 = 48 << 20;
-const FORMS: u64 = 3;
-const MOST_AT_ONCE: u64 = 16;
+/// All blocks in work together, as they are on the disk. Packed they are held once more, and sealed for a moment a third time.
+const MEMORY: u64 = 32 << 20;
+/// At most so many go through together, since so many are hashed side by side.
+const BATCH: u64 = croft_sha512::LANES as u64;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -39,7 +39,7 @@ pub struct Transfer {
 
 impl Default for Transfer {
     fn default() -> Self {
-        Self { parallel: 4, bytes_per_second: None, progress: None, cancel: CancellationToken::new() }
+        Self { parallel: 16, bytes_per_second: None, progress: None, cancel: CancellationToken::new() }
     }
 }
 
@@ -68,19 +68,24 @@ impl<'a> Run<'a> {
         Self { transfer, pace: Pace::new(transfer.bytes_per_second), total, done, transferred }
     }
 
-    /// Works on all items, several at once, until one fails or it is cancelled.
-    pub(crate) async fn each<T, F>(
+    /// Works on all items, some together and several such at once, until one fails or it is cancelled.
+    pub(crate) async fn each<T: Clone, F>(
         &self,
-        items: impl IntoIterator<Item = T>,
+        items: &[T],
         block_size: u64,
-        work: impl Fn(T) -> F,
+        work: impl Fn(Vec<T>) -> F,
     ) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let most = (MEMORY / FORMS / block_size.max(1)).clamp(1, MOST_AT_ONCE);
-        let at_once = usize::try_from(self.transfer.parallel.clamp(1, most)).unwrap_or(1);
-        let all = stream::iter(items).map(work).buffer_unordered(at_once).try_for_each(|()| async { Ok(()) });
+        let blocks = self.transfer.parallel.clamp(1, (MEMORY / block_size.max(1)).max(1));
+        // While some are packed, others are read or sent. Who is slowed down shall not send in bursts.
+        let together = if self.transfer.bytes_per_second.is_some() { 1 } else { (blocks / 2).clamp(1, BATCH) };
+        let at_once = blocks / together;
+        let size = |count: u64| usize::try_from(count).unwrap_or(1);
+        let batches: Vec<Vec<T>> = items.chunks(size(together)).map(<[T]>::to_vec).collect();
+        let all = stream::iter(batches).map(work).buffer_unordered(size(at_once));
+        let all = all.try_for_each(|()| async { Ok(()) });
         tokio::select! {
             biased;
             () = self.transfer.cancel.cancelled() => Err(Error::Cancelled),

@@ -1,6 +1,7 @@
 //! The blocks of a disk on their way into a target: read, named, left out if they are zero or there already, packed, put.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,6 +19,7 @@ use crate::config::BlockMapping;
 use crate::error::Error;
 use crate::layout::{self, Checksum, Pool};
 use crate::lock::Lock;
+use crate::memory::{Block, Memory, direct};
 use crate::store::BackupStore;
 use crate::transfer::{Run, Transfer, on_thread};
 
@@ -32,6 +34,8 @@ pub struct Extent {
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     file: Arc<File>,
+    /// The same, read past the kernel's cache: nobody will read this again, and what is in the cache is worth more.
+    direct: Option<Arc<File>>,
     path: PathBuf,
     pub(crate) size: u64,
     block_size: u64,
@@ -46,7 +50,8 @@ impl Disk {
             let file = File::open(&path).map_err(Error::file("open", &path))?;
             // The end of a device is found by going there; its metadata does not say.
             let size = seek(&file, SeekFrom::End(0)).map_err(io::Error::from).map_err(Error::file("measure", &path))?;
-            Ok(Self { file: file.into(), path, size, block_size, is_padded })
+            let direct = direct(&path, false);
+            Ok(Self { file: file.into(), direct, path, size, block_size, is_padded })
         })
         .await
     }
@@ -84,12 +89,37 @@ impl Disk {
         blocks
     }
 
+    /// Of all of it, in hexadecimal digits.
+    pub(crate) async fn sha512(&self) -> Result<String, Error> {
+        let disk = self.clone();
+        on_thread(move || {
+            let mut digest = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA512);
+            let mut buffer = vec![0; 1 << 20];
+            let mut position = 0;
+            loop {
+                let read = disk.file.read_at(&mut buffer, position).map_err(Error::file("read", &disk.path))?;
+                if read == 0 {
+                    break;
+                }
+                digest.update(&buffer[..read]);
+                position += read as u64;
+            }
+            let mut text = String::new();
+            for byte in digest.finish().as_ref() {
+                // A text takes whatever is written into it.
+                let _ = write!(text, "{byte:02x}");
+            }
+            Ok(text)
+        })
+        .await
+    }
+
     pub(crate) fn length_at(&self, offset: u64) -> u64 {
         self.block_size.min(self.size.saturating_sub(offset))
     }
 
     /// None if it is all zeros.
-    fn read(&self, offset: u64) -> Result<Option<Vec<u8>>, Error> {
+    fn read(&self, offset: u64, memory: &Memory) -> Result<Option<Block>, Error> {
         let failed = || Error::file("read", &self.path);
         let length = self.length_at(offset);
         let end = offset + length;
@@ -97,15 +127,17 @@ impl Disk {
             return Ok(None);
         }
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut block = vec![0; size(length)];
-        self.file.read_exact_at(&mut block, offset).map_err(failed())?;
-        if is_zero(&block) {
-            return Ok(None);
+        let mut block = memory.block(size(self.block_size));
+        let read = self.direct.as_ref().and_then(|direct| direct.read_at(block.space(), offset).ok());
+        // What went wrong there, or came short, is seen here, where sizes do not matter.
+        if read.is_none_or(|read| read < size(length)) {
+            self.file.read_exact_at(&mut block.space()[..size(length)], offset).map_err(failed())?;
         }
-        if self.is_padded {
-            block.resize(size(self.block_size), 0);
+        block.space()[size(length)..].fill(0);
+        if !self.is_padded {
+            block.truncate(size(length));
         }
-        Ok(Some(block))
+        Ok(Some(block).filter(|block| !is_zero(block)))
     }
 }
 
@@ -158,20 +190,19 @@ impl Upload<'_> {
         let (blocks, new_blocks) = (Mutex::new(Vec::with_capacity(offsets.len())), AtomicU64::new(0));
         let (store, pool, codec, disk, lock) = (self.store, self.pool, &self.codec, &self.disk, self.lock);
         let (run_ref, present, blocks_ref, new_ref) = (&run, &present, &blocks, &new_blocks);
-        run.each(offsets, disk.block_size, |offset| async move {
+        run.each(&offsets, disk.block_size, |offsets| async move {
             lock.check()?;
             let (disk, codec, present) = (disk.clone(), codec.clone(), present.clone());
-            let length = disk.length_at(offset);
-            let packed = on_thread(move || pack(&disk, offset, &codec, &present)).await?;
-            let mut sent = 0;
-            if let Some((checksum, Some(data))) = &packed {
-                sent = data.len();
-                run_ref.pace.take(sent).await;
-                store.put(&pool.block(checksum), data.clone()).await?;
-                new_ref.fetch_add(1, Ordering::Relaxed);
-            }
-            blocks_ref.lock().push((offset, packed.map(|(checksum, _)| checksum)));
-            run_ref.add(length, sent);
+            let done = offsets.iter().map(|offset| disk.length_at(*offset)).sum();
+            let packed = on_thread(move || pack(&disk, &offsets, &codec, &present)).await?;
+            let new = packed.iter().filter_map(|packed| Some((pool.block(&packed.checksum?), packed.new.clone()?)));
+            let new: Vec<(String, Bytes)> = new.collect();
+            let (count, sent) = (new.len() as u64, new.iter().map(|(_, data)| data.len()).sum());
+            run_ref.pace.take(sent).await;
+            store.put_all(new).await?;
+            new_ref.fetch_add(count, Ordering::Relaxed);
+            blocks_ref.lock().extend(packed.iter().map(|packed| (packed.offset, packed.checksum)));
+            run_ref.add(done, sent);
             Ok(())
         })
         .await?;
@@ -182,20 +213,33 @@ impl Upload<'_> {
     }
 }
 
-/// None if it is zero; without data if it is there already or on its way. Should that way fail, so does all of the backup.
-fn pack(
-    disk: &Disk,
+/// A block that was read.
+struct Packed {
     offset: u64,
-    codec: &Codec,
-    present: &Mutex<HashSet<Checksum>>,
-) -> Result<Option<(Checksum, Option<Bytes>)>, Error> {
-    let Some(block) = disk.read(offset)? else { return Ok(None) };
-    let checksum = codec.checksum(&block);
-    if !present.lock().insert(checksum) {
-        return Ok(Some((checksum, None)));
+    /// None if it is zero.
+    checksum: Option<Checksum>,
+    /// None if it is there already or on its way. Should that way fail, so does all of the backup.
+    new: Option<Bytes>,
+}
+
+fn pack(disk: &Disk, offsets: &[u64], codec: &Codec, present: &Mutex<HashSet<Checksum>>) -> Result<Vec<Packed>, Error> {
+    let blocks: Vec<_> = offsets.iter().map(|offset| disk.read(*offset, codec.memory())).collect::<Result<_, _>>()?;
+    let data: Vec<&[u8]> = blocks.iter().flatten().map(|block| &**block).collect();
+    let mut checksums = codec.checksums(&data).into_iter();
+    let mut packed = Vec::with_capacity(blocks.len());
+    for (block, offset) in blocks.into_iter().zip(offsets.iter().copied()) {
+        let named = block.and_then(|block| Some((block, checksums.next()?)));
+        let checksum = named.as_ref().map(|(_, checksum)| *checksum);
+        let new = match named {
+            Some((block, checksum)) if present.lock().insert(checksum) => {
+                let new = codec.pack(&checksum, &block);
+                Some(new.map_err(Error::file("compress a block of", &disk.path))?)
+            }
+            _ => None,
+        };
+        packed.push(Packed { offset, checksum, new });
     }
-    let packed = codec.pack(&checksum, &block).map_err(Error::file("compress a block of", &disk.path))?;
-    Ok(Some((checksum, Some(packed))))
+    Ok(packed)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 
 use crate::codec::BlockError;
+use crate::config::BlockMapping;
 use crate::error::Error;
 use crate::layout::Checksum;
 use crate::read::OpenBackup;
@@ -55,32 +57,41 @@ impl OpenBackup {
         let (named, bad) = (Mutex::new(BTreeMap::new()), Mutex::new(0));
         let (run_ref, named_ref, bad_ref) = (&run, &named, &bad);
         let count = blocks.len() as u64;
-        run.each(blocks, self.block_size, |block| async move {
-            let (received, damage) = match self.stored(&block).await {
-                Err(Error::MissingBlock { .. }) => (0, Some(Damage::Missing)),
-                // Nothing that we wrote is so large.
-                Err(Error::Target(error)) if error.fault == crate::target::Fault::TooLarge => {
-                    (0, Some(Damage::Corrupted))
-                }
-                Err(error) => return Err(error),
-                Ok(stored) => {
-                    let (codec, limit, received) = (self.codec.clone(), self.block_size, stored.len());
-                    run_ref.pace.take(received).await;
-                    let unpacked = on_thread(move || Ok(codec.unpack(&block.block_checksum, &stored, limit).map(drop)));
-                    (received, unpacked.await?.err().map(|error| damage(&error)))
-                }
-            };
-            if let Some(damage) = damage {
+        run.each(&blocks, self.block_size, |blocks| async move {
+            let (mut stored, mut received) = (Vec::with_capacity(blocks.len()), 0);
+            let tell = |block: BlockMapping, damage| {
                 *bad_ref.lock() += 1;
                 let mut named = named_ref.lock();
                 if named.len() < MOST_NAMED {
-                    named.insert(
-                        block.offset,
-                        BadBlock { checksum: block.block_checksum, offset: block.offset, damage },
-                    );
+                    let BlockMapping { offset, block_checksum: checksum } = block;
+                    named.insert(offset, BadBlock { checksum, offset, damage });
+                }
+            };
+            let asked = blocks.iter().copied().map(|block| self.stored(block));
+            for (block, answer) in blocks.iter().zip(join_all(asked).await) {
+                match answer {
+                    Err(Error::MissingBlock { .. }) => tell(*block, Damage::Missing),
+                    // Nothing that we wrote is so large.
+                    Err(Error::Target(error)) if error.fault == crate::target::Fault::TooLarge => {
+                        tell(*block, Damage::Corrupted);
+                    }
+                    Err(error) => return Err(error),
+                    Ok(data) => {
+                        received += data.len();
+                        stored.push((*block, (block.block_checksum, data)));
+                    }
                 }
             }
-            run_ref.add(self.block_size, received);
+            run_ref.pace.take(received).await;
+            let (codec, limit) = (self.codec.clone(), self.block_size);
+            let (readable, stored): (Vec<_>, Vec<_>) = stored.into_iter().unzip();
+            let unpacked = on_thread(move || Ok(codec.unpack(&stored, limit))).await?;
+            for (block, unpacked) in readable.into_iter().zip(unpacked) {
+                if let Err(error) = unpacked {
+                    tell(block, damage(&error));
+                }
+            }
+            run_ref.add(blocks.len() as u64 * self.block_size, received);
             Ok(())
         })
         .await?;

@@ -15,6 +15,7 @@ use crate::layout::{self, Checksum, Pool};
 use crate::lock::{Kind, Lock};
 use crate::seal::{CIPHER, Key, Secret};
 use crate::store::{BackupStore, named, now};
+use crate::target::Fault;
 use crate::transfer::Transfer;
 use crate::upload::{Disk, Extent, Upload, present};
 
@@ -52,6 +53,8 @@ pub struct BackupRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub is_incremental: bool,
+    /// Of the disk, in bytes; the rest of it was known.
+    pub read: u64,
     /// All blocks of the backup together.
     pub size: u64,
     pub new_blocks: u64,
@@ -74,7 +77,17 @@ impl BackupStore {
             writing.give_up().await;
         }
         writing.lock.release().await;
+        if written.as_ref().is_err_and(|error| error.fault() == Some(Fault::Full)) {
+            self.make_room(&request.volume).await;
+        }
         written
+    }
+
+    /// What was sent of a backup that does not fit keeps everybody else from writing, even from deleting: that takes a lock.
+    async fn make_room(&self, volume: &str) {
+        if let Err(error) = self.hasty().clean_up(volume).await {
+            tracing::warn!(volume, error = %croft_meta::Chain(&error), "cannot remove what did not fit into the backup target");
+        }
     }
 }
 
@@ -103,6 +116,7 @@ impl Writing<'_> {
         let offsets = self.offsets(previous.as_deref(), &present).await?;
         let (pool, disk) = (&self.pool, self.disk.clone());
         let upload = Upload { store: self.store, pool, codec: codec.clone(), disk, lock: &self.lock, present };
+        let read = offsets.iter().map(|offset| self.disk.length_at(*offset)).sum();
         let uploaded = upload.run(offsets, &request.transfer).await?;
 
         let is_incremental = previous.is_some();
@@ -133,7 +147,7 @@ impl Writing<'_> {
             return Err(lost);
         }
         self.update_volume(&codec, new_blocks).await?;
-        Ok(Written { is_incremental, size, new_blocks, uploaded: bytes, method: codec.method() })
+        Ok(Written { is_incremental, read, size, new_blocks, uploaded: bytes, method: codec.method() })
     }
 
     /// The same backup, if it was completed before; an error if another has its name.
@@ -150,7 +164,7 @@ impl Writing<'_> {
         }
         let method = config.compression_method.parse().map_err(Error::Method)?;
         let (is_incremental, size) = (config.is_incremental, config.size);
-        Ok(Some(Written { is_incremental, size, new_blocks: 0, uploaded: 0, method }))
+        Ok(Some(Written { is_incremental, read: 0, size, new_blocks: 0, uploaded: 0, method }))
     }
 
     /// Makes sure that there is a `volume.cfg`; what it says about compression holds.

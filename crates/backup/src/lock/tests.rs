@@ -1,10 +1,58 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::BoxStream;
 
 use super::*;
 use crate::layout::volume_dir;
-use crate::target::Directory;
+use crate::target::{Directory, Entry, Fault, Target, TargetError};
+
+/// A target that is away when something is to be deleted.
+#[derive(Debug)]
+struct Away(Directory, AtomicBool);
+
+impl Target for Away {
+    fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<String>, TargetError>> {
+        self.0.list(dir)
+    }
+    fn walk<'a>(&'a self, dir: &'a str) -> BoxStream<'a, Result<Entry, TargetError>> {
+        self.0.walk(dir)
+    }
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Entry>, TargetError>> {
+        self.0.stat(path)
+    }
+    fn get<'a>(&'a self, path: &'a str, limit: u64) -> BoxFuture<'a, Result<Bytes, TargetError>> {
+        self.0.get(path, limit)
+    }
+    fn put<'a>(&'a self, path: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), TargetError>> {
+        self.0.put(path, data)
+    }
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<(), TargetError>> {
+        if self.1.load(Ordering::Relaxed) {
+            return async move { Err(TargetError::new(Fault::Unreachable, "delete", path)) }.boxed();
+        }
+        self.0.delete(path)
+    }
+}
+
+#[tokio::test]
+async fn what_we_let_go_while_the_target_was_away_is_in_nobodys_way_here() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = Arc::new(Away(Directory::new(dir.path()), AtomicBool::new(true)));
+    let store = BackupStore::new(target.clone(), Owner::new("one").unwrap()).with_patience(Duration::ZERO);
+    let held = store.lock(&pool(), Kind::Use, "x").await.unwrap();
+    store.lock(&pool(), Kind::Use, "x").await.unwrap().release().await;
+    let left = store.list(&pool().locks_dir()).await.unwrap();
+    assert_eq!(left.len(), 2, "{left:?}");
+    target.1.store(false, Ordering::Relaxed);
+    assert!(store.lock(&pool(), Kind::Delete, "x").await.is_err(), "one is held");
+    held.release().await;
+    store.lock(&pool(), Kind::Delete, "x").await.unwrap().release().await;
+    assert!(store.list(&pool().locks_dir()).await.unwrap().is_empty());
+    assert!(store.owner.left.lock().is_empty(), "nothing is remembered for ever");
+}
 
 fn store(dir: &std::path::Path, owner: &str) -> BackupStore {
     BackupStore::new(Arc::new(Directory::new(dir)), Owner::new(owner).unwrap()).with_patience(Duration::ZERO)

@@ -1,5 +1,6 @@
 //! A directory of this machine as a target.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,19 +10,24 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, BoxStream, StreamExt};
 use jiff::Timestamp;
 
+use crate::memory::{Memory, read_all};
 use crate::target::{Entry, Fault, Target, TargetError, parent, removable_parents, unfinished_name};
 
 /// How often a directory may vanish under us while we write into it: somebody deleted its last file.
 const TRIES: u32 = 5;
 
+/// Files of these sizes come many after another, so that memory for them is worth keeping.
+const BLOCKS: std::ops::Range<usize> = 64 << 10..4 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Directory {
     root: PathBuf,
+    memory: Memory,
 }
 
 impl Directory {
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), memory: Memory::default() }
     }
 
     /// Runs one operation on a thread where it may wait for the disk.
@@ -87,25 +93,41 @@ impl Target for Directory {
     }
 
     fn get<'a>(&'a self, path: &'a str, limit: u64) -> BoxFuture<'a, Result<Bytes, TargetError>> {
+        let memory = self.memory.clone();
         self.run("read", path, move |root, path| {
-            let file = File::open(root.join(path)).map_err(failed("read", root, path))?;
+            let mut file = File::open(root.join(path)).map_err(failed("read", root, path))?;
             let size = file.metadata().map_err(failed("read", root, path))?.len();
             if size > limit {
                 return Err(TargetError::new(Fault::TooLarge, "read", path));
             }
-            let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-            file.take(limit).read_to_end(&mut data).map_err(failed("read", root, path))?;
+            // Files are replaced, never changed: it is as long as it says, or was cut by somebody.
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            if !BLOCKS.contains(&size) {
+                let mut data = Vec::with_capacity(size);
+                file.take(limit).read_to_end(&mut data).map_err(failed("read", root, path))?;
+                return Ok(data.into());
+            }
+            let mut data = memory.block(size);
+            let read = read_all(&mut file, data.space()).map_err(failed("read", root, path))?;
+            data.truncate(read);
             Ok(data.into())
         })
     }
 
     fn put<'a>(&'a self, path: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), TargetError>> {
-        self.run("write", path, move |root, path| {
+        self.put_all(vec![(path.to_owned(), data)])
+    }
+
+    fn put_all(&self, files: Vec<(String, Bytes)>) -> BoxFuture<'_, Result<(), TargetError>> {
+        // Whichever fails: all of them are on the same disk.
+        let first = files.first().map(|(path, _)| path.clone()).unwrap_or_default();
+        self.run("write", &first, move |root, first| {
+            files.iter().try_for_each(|(path, _)| checked("write", path))?;
             let mut tries = 1;
             loop {
-                match put(root, path, &data) {
+                match put_all(root, &files) {
                     Err(error) if error.kind() == ErrorKind::NotFound && tries < TRIES && root.is_dir() => tries += 1,
-                    other => return other.map_err(failed("write", root, path)),
+                    other => return other.map_err(failed("write", root, first)),
                 }
             }
         })
@@ -158,31 +180,55 @@ fn entry(path: String, metadata: &fs::Metadata) -> io::Result<Entry> {
     Ok(Entry { path, size: metadata.len(), modified })
 }
 
-fn put(root: &Path, path: &str, data: &[u8]) -> io::Result<()> {
-    make_directories(root, parent(path))?;
-    let unfinished = root.join(unfinished_name(path).map_err(io::Error::other)?);
-    let written = File::create_new(&unfinished)
-        .and_then(|mut file| file.write_all(data).and_then(|()| file.sync_data()))
-        .and_then(|()| fs::rename(&unfinished, root.join(path)));
-    if let Err(error) = written {
-        // It may never have been made.
-        let _ = fs::remove_file(&unfinished);
-        return Err(error);
+/// Every flush makes a file system write down all that was done before it, so that the second one of several has little left
+/// to do: files are flushed after all are written, and directories after all have got their names.
+fn put_all(root: &Path, files: &[(String, Bytes)]) -> io::Result<()> {
+    let mut unfinished = Vec::with_capacity(files.len());
+    let written = write_all(root, files, &mut unfinished);
+    if written.is_err() {
+        for path in unfinished {
+            // It may never have been made, or have got its name already.
+            let _ = fs::remove_file(path);
+        }
     }
-    File::open(root.join(parent(path)))?.sync_all()
+    written
 }
 
-/// Makes what is missing, durably. Never the root: an unmounted disk must not become a directory of the system's.
-fn make_directories(root: &Path, dir: &str) -> io::Result<()> {
+fn write_all(root: &Path, files: &[(String, Bytes)], unfinished: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut changed = BTreeSet::new();
+    let mut written = Vec::with_capacity(files.len());
+    for (path, data) in files {
+        make_directories(root, parent(path), &mut changed)?;
+        let beside = root.join(unfinished_name(path).map_err(io::Error::other)?);
+        unfinished.push(beside.clone());
+        let mut file = File::create_new(&beside)?;
+        file.write_all(data)?;
+        written.push(file);
+    }
+    for file in written {
+        file.sync_data()?;
+    }
+    for ((path, _), beside) in files.iter().zip(unfinished) {
+        fs::rename(beside, root.join(path))?;
+        changed.insert(parent(path).to_owned());
+    }
+    changed.iter().try_for_each(|dir| File::open(root.join(dir))?.sync_all())
+}
+
+/// Makes what is missing, and tells which directories have changed. Never the root: an unmounted disk must not become a
+/// directory of the system's.
+fn make_directories(root: &Path, dir: &str, changed: &mut BTreeSet<String>) -> io::Result<()> {
     let path = root.join(dir);
     if dir.is_empty() || path.is_dir() {
         return Ok(());
     }
-    make_directories(root, parent(dir))?;
+    make_directories(root, parent(dir), changed)?;
     match fs::create_dir(&path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        other => other.and_then(|()| File::open(root.join(parent(dir)))?.sync_all()),
-    }
+        // Whoever made it may not have flushed it yet.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => changed.insert(parent(dir).to_owned()),
+    };
+    Ok(())
 }
 
 /// Nothing may lead out of the directory.

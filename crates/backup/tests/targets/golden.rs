@@ -40,13 +40,13 @@ async fn what_another_program_wrote_is_restored() {
     image.restore(&disk, Base::Nothing, &Transfer::default()).await.unwrap();
     image.close().await;
     assert!(std::fs::read(&disk).unwrap() == expected("vmi-1"));
-    let opened = store.open("pvc-image", "backup-1", None).await.unwrap();
+    let opened = store.open("pvc-image", "backup-image", None).await.unwrap();
     assert_eq!(opened.backing_image(), Some("vmi-1"));
     let refused = opened.restore(&dir.path().join("other"), Base::Nothing, &Transfer::default()).await.unwrap_err();
     assert!(matches!(refused, Error::OnBackingImage { .. }), "{refused}");
     opened.restore(&disk, Base::BackingImage, &Transfer::default()).await.unwrap();
     opened.close().await;
-    assert!(std::fs::read(&disk).unwrap() == expected("pvc-image.backup-1"));
+    assert!(std::fs::read(&disk).unwrap() == expected("pvc-image.backup-image"));
 
     let mut machines: Vec<_> = store.vm_backups().await.unwrap();
     machines.sort_by_key(|machine| machine.name.clone());

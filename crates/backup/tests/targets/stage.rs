@@ -153,5 +153,5 @@ pub(crate) fn python() -> PathBuf {
 }
 
 pub(crate) fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/backups/python").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/python").join(name)
 }

@@ -1,12 +1,18 @@
 //! Two clusters on one target, who know nothing of each other but the locks.
 
 use std::num::NonZeroU64;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use croft_backup::{BackupRequest, BackupStore, Directory, Error, Freed, Owner, Transfer};
+use bytes::Bytes;
+use croft_backup::{BackupRequest, BackupStore, Directory, Entry, Error, Freed, Owner, Target, TargetError, Transfer};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::sync::Notify;
 
-use crate::stage::{self, BLOCK, Random, request};
+use crate::stage::{self, BLOCK, Random, files_in, request};
 
 const VOLUME: &str = "pvc-shared";
 
@@ -39,7 +45,7 @@ async fn two_clusters_do_not_take_each_others_blocks() {
 async fn work(store: BackupStore, disk: std::path::PathBuf, seed: u64) -> (u32, u32) {
     let (mut random, mut done) = (Random(seed), (0, 0));
     let begun = tokio::time::Instant::now();
-    while begun.elapsed() < Duration::from_secs(8) || done.0 == 0 {
+    while begun.elapsed() < Duration::from_secs(8) || done.0 == 0 || done.1 == 0 {
         let backups = store.backups(VOLUME).await.unwrap();
         let result = if backups.len() > 2 && random.below(2) == 0 {
             let which = usize::try_from(random.below(backups.len() as u64)).unwrap();
@@ -64,7 +70,67 @@ async fn work(store: BackupStore, disk: std::path::PathBuf, seed: u64) -> (u32, 
             Ok(()) | Err(Error::Locked(..)) => {}
             Err(error) => panic!("{}", croft_meta::Chain(&error)),
         }
-        tokio::time::sleep(Duration::from_millis(random.below(50))).await;
+        // Nothing can be deleted while the other one writes.
+        tokio::time::sleep(Duration::from_millis(random.below(300))).await;
     }
     done
+}
+
+/// A target where whoever next writes what is known of a volume is held up.
+#[derive(Debug)]
+struct Slow {
+    directory: Directory,
+    is_armed: AtomicBool,
+    came: Notify,
+    go: Notify,
+}
+
+impl Target for Slow {
+    fn list<'a>(&'a self, dir: &'a str) -> BoxFuture<'a, Result<Vec<String>, TargetError>> {
+        self.directory.list(dir)
+    }
+    fn walk<'a>(&'a self, dir: &'a str) -> BoxStream<'a, Result<Entry, TargetError>> {
+        self.directory.walk(dir)
+    }
+    fn stat<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<Option<Entry>, TargetError>> {
+        self.directory.stat(path)
+    }
+    fn get<'a>(&'a self, path: &'a str, limit: u64) -> BoxFuture<'a, Result<Bytes, TargetError>> {
+        self.directory.get(path, limit)
+    }
+    fn put<'a>(&'a self, path: &'a str, data: Bytes) -> BoxFuture<'a, Result<(), TargetError>> {
+        Box::pin(async move {
+            if path.ends_with("volume.cfg") && self.is_armed.swap(false, Ordering::Relaxed) {
+                self.came.notify_one();
+                self.go.notified().await;
+            }
+            self.directory.put(path, data).await
+        })
+    }
+    fn delete<'a>(&'a self, path: &'a str) -> BoxFuture<'a, Result<(), TargetError>> {
+        self.directory.delete(path)
+    }
+}
+
+/// The first finds the other's backup, and is slow to tell that it is the last one now.
+#[tokio::test]
+async fn those_who_delete_the_last_two_at_once_leave_nothing() {
+    let dir = stage::dir();
+    let (root, disk) = (dir.path().join("target"), dir.path().join("disk"));
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(&disk, [7; 5000]).unwrap();
+    let (directory, is_armed) = (Directory::new(&root), AtomicBool::new(false));
+    let target = Arc::new(Slow { directory, is_armed, came: Notify::new(), go: Notify::new() });
+    let store = BackupStore::new(target.clone(), Owner::new("one").unwrap());
+    for backup in ["backup-1", "backup-2"] {
+        store.write(&request(&disk, VOLUME, backup)).await.unwrap();
+    }
+    target.is_armed.store(true, Ordering::Relaxed);
+    let (first, ()) = tokio::join!(store.delete_backup(VOLUME, "backup-2"), async {
+        target.came.notified().await;
+        store.delete_backup(VOLUME, "backup-1").await.unwrap();
+        target.go.notify_one();
+    });
+    first.unwrap();
+    assert_eq!(files_in(&root), Vec::<PathBuf>::new());
 }

@@ -103,7 +103,7 @@ def write_volume(root, volume, method, is_old=False):
 
 def write_image(root):
     noise = random.Random("image")
-    image = noise.randbytes(BLOCK) + bytes(BLOCK) + noise.randbytes(12345)
+    image = noise.randbytes(BLOCK) + bytes(BLOCK) + noise.randbytes(24 * 512)
     blocks, pool = {}, f"{root}/backupstore/backing-images/blocks"
     for index in (0, 2):
         blocks[index] = put_block(pool, "lz4", image[index * BLOCK : (index + 1) * BLOCK])
@@ -119,9 +119,9 @@ def write_image(root):
     dir, changed = volume_dir(root, "pvc-image"), noise.randbytes(BLOCK)
     put(f"{dir}/volume.cfg", volume_config("pvc-image", 8 * BLOCK, "lz4", image="vmi-1"))
     blocks = {1: put_block(f"{dir}/blocks", "lz4", changed)}
-    put(f"{dir}/backups/backup_backup-1.cfg", backup_config("pvc-image", "backup-1", "lz4", blocks))
+    put(f"{dir}/backups/backup_backup-image.cfg", backup_config("pvc-image", "backup-image", "lz4", blocks))
     disk = image[:BLOCK] + changed + image[2 * BLOCK :]
-    put(f"{root}/expected/pvc-image.backup-1", disk + bytes(8 * BLOCK - len(disk)))
+    put(f"{root}/expected/pvc-image.backup-image", disk + bytes(8 * BLOCK - len(disk)))
 
 
 def write_harvester(root):

@@ -105,7 +105,6 @@ async fn backing_images(store: &BackupStore) {
     let image = |name: &str| BackingImageRequest {
         name: name.into(),
         file: disk.path.clone(),
-        checksum: "abc".into(),
         compression: Compression::Gzip,
         labels: BTreeMap::new(),
         transfer: Transfer::default(),
