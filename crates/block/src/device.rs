@@ -1,6 +1,6 @@
 //! The host's block devices, as `/sys` shows them; no daemon is asked.
 
-mod signature;
+pub mod signature;
 
 use std::fs::{self, File};
 use std::io::{self, Read};

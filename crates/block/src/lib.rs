@@ -10,6 +10,8 @@
 //! A snapshot is a file that shares what a volume had at one instant. It depends on nothing: the volume may go, and hundreds
 //! of them slow no reads, since there is no chain.
 //!
+//! What changed between two snapshots is told by where their blocks are ([`changed`]), without reading them.
+//!
 //! [`Device`] is one of the host's disks or partitions as the kernel shows it; [`Pool::open_device`] formats and mounts one
 //! as a further pool.
 //!
@@ -18,6 +20,8 @@
 mod command;
 mod device;
 mod durable;
+mod extents;
+mod memory;
 mod mounts;
 mod pool;
 mod room;
@@ -25,8 +29,9 @@ mod snapshot;
 mod volume;
 
 pub use command::CommandError;
-pub use device::{Controller, Device, DeviceError, DeviceKind, DriveKind, Signature, devices, inspect};
+pub use device::{Controller, Device, DeviceError, DeviceKind, DriveKind, Signature, devices, inspect, signature};
 pub use durable::{Staged, copy_sparse, reflink};
+pub use extents::{ExtentsError, Range, changed};
 pub use mounts::Mount;
 pub use pool::{Backing, Cloning, Options, Pool, PoolError, Usage, unmount};
 pub use room::room;

@@ -10,6 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::durable::{Staged, copy_sparse, reflink};
+use crate::memory;
 use crate::pool::Pool;
 use crate::volume::{VolumeError, file_in, names_in, remove};
 
@@ -19,7 +20,7 @@ pub struct Snapshot {
     pub name: String,
     pub path: PathBuf,
     pub size_bytes: u64,
-    /// What it would take up by itself. Extents that it shares with others count for each of them.
+    /// What it would take up by itself, with the memory that belongs to it. Extents that it shares with others count for each of them.
     pub allocated_bytes: u64,
     /// In nanoseconds since 1970.
     pub taken_at_ns: i64,
@@ -40,8 +41,9 @@ impl Pool {
         file_in(&self.snapshots_dir(), name)
     }
 
-    /// Everything but the instant itself. The source is brought to the disk as far as it is written now, so that little is
-    /// left to do then.
+    /// Everything but the instant itself. The source is brought to the disk as far as it is written now, and its extents are
+    /// shared once for practice: at the instant only those are left that changed since. A disk in ten thousand pieces takes a
+    /// quarter of a second the first time, and a few milliseconds the second.
     pub fn prepare_snapshot(&self, name: &str, source: &Path) -> Result<Shot, VolumeError> {
         let path = self.snapshot_path(name)?;
         if path.exists() {
@@ -50,6 +52,8 @@ impl Pool {
         let file = File::open(source).map_err(VolumeError::io("open", source))?;
         file.sync_data().map_err(VolumeError::io("sync", source))?;
         let staged = Staged::new(&self.tmp(), name).map_err(VolumeError::io("make", &path))?;
+        // Whether that is possible here is asked again then.
+        reflink(&file, staged.file()).map_err(VolumeError::io("share the extents of", source))?;
         let (pool, name) = (self.clone(), name.to_owned());
         Ok(Shot { pool, name, source: file, source_path: source.to_owned(), staged })
     }
@@ -60,7 +64,7 @@ impl Pool {
             Ok(found) if found.is_file() => Ok(Snapshot {
                 name: name.to_owned(),
                 size_bytes: found.len(),
-                allocated_bytes: found.blocks() * 512,
+                allocated_bytes: found.blocks() * 512 + memory::allocated(&path),
                 taken_at_ns: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
                 path,
             }),
@@ -84,9 +88,11 @@ impl Pool {
         Ok(found)
     }
 
-    /// One that is gone already is no error.
+    /// One that is gone already is no error. Memory that belongs to it goes first, since nobody would find it by itself.
     pub fn delete_snapshot(&self, name: &str) -> Result<(), VolumeError> {
-        remove(&self.snapshot_path(name)?)
+        let path = self.snapshot_path(name)?;
+        remove(&memory::beside(&path))?;
+        remove(&path)
     }
 }
 
@@ -155,6 +161,27 @@ mod tests {
             pool.delete_snapshot("one").unwrap();
             assert!(matches!(pool.snapshot("one"), Err(VolumeError::NoSnapshot(_))));
         }
+    }
+
+    #[test]
+    fn what_happens_after_the_preparation_is_in_it() {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let place = Place::new();
+        let pool = place.pool(400);
+        let volume = pool.create("pvc", 4 << 20).unwrap();
+        for at in 0..4 {
+            write(&volume.path, &vec![1; 1 << 16], at << 20);
+        }
+        let shot = pool.prepare_snapshot("one", &volume.path).unwrap();
+        write(&volume.path, b"changed", 1 << 20);
+        write(&volume.path, b"new", (2 << 20) + (1 << 19));
+        let file = OpenOptions::new().write(true).open(&volume.path).unwrap();
+        fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 3 << 20, 1 << 16).unwrap();
+        assert!(shot.share().unwrap());
+        let expected = fs::read(&volume.path).unwrap();
+        write(&volume.path, b"later", 0);
+        let taken = shot.keep().unwrap();
+        assert!(fs::read(taken.path).unwrap() == expected);
     }
 
     #[test]

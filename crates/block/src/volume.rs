@@ -124,6 +124,16 @@ impl Pool {
         self.volume(name)
     }
 
+    /// Lets a volume be what a file holds, in one step, and zeroes after that up to the volume's size.
+    pub fn revert(&self, name: &str, source: &Path) -> Result<Volume, VolumeError> {
+        let from = File::open(source).map_err(VolumeError::io("open", source))?;
+        let staged = Staged::new(&self.tmp(), name).map_err(VolumeError::io("make", source))?;
+        if !reflink(&from, staged.file()).map_err(VolumeError::io("share the extents of", source))? {
+            copy_sparse(&from, staged.file()).map_err(VolumeError::io("copy", source))?;
+        }
+        self.replace(name, staged)
+    }
+
     /// A volume that is larger already stays as it is only if it is exactly that large: volumes do not shrink.
     pub fn grow(&self, name: &str, size_bytes: u64) -> Result<Volume, VolumeError> {
         let before = self.volume(name)?;

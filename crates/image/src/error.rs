@@ -53,6 +53,10 @@ pub enum ImportError {
     Checksum { expected: Checksum, actual: Checksum },
     #[error("{declared} bytes were announced but {actual} were sent")]
     Declared { declared: u64, actual: u64 },
+    #[error("the next piece begins at byte {expected}, not at {given}")]
+    Offset { expected: u64, given: u64 },
+    #[error("the file was said to have {known} bytes, not {given}")]
+    Length { known: u64, given: u64 },
     #[error("the upload was interrupted after {received} bytes: {why}")]
     Interrupted { received: u64, why: String },
     #[error("the file is not valid {compression}")]

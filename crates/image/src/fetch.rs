@@ -1,7 +1,7 @@
 //! Downloads by HTTP that go on where they were cut off, but never glue two different files together.
 
 mod client;
-mod record;
+pub(crate) mod record;
 
 use std::time::Duration;
 

@@ -204,7 +204,7 @@ impl Drop for Partless {
     }
 }
 
-fn check_declared(declared: Option<u64>, options: &Options) -> Result<(), ImportError> {
+pub(crate) fn check_declared(declared: Option<u64>, options: &Options) -> Result<(), ImportError> {
     let Some(size) = declared else { return Ok(()) };
     if size > options.limits.source_bytes {
         return Err(ImportError::TooLarge { what: "file", limit: options.limits.source_bytes });
@@ -223,20 +223,20 @@ pub(crate) fn available(dir: &Path) -> Result<u64, ImportError> {
 
 /// What was found out right behind the transfer.
 #[derive(Debug)]
-struct Arrived {
+pub(crate) struct Arrived {
     size: u64,
     compression: Option<Compression>,
     checksum: Option<Checksum>,
 }
 
 impl Arrived {
-    fn with_size(self, size: u64) -> Self {
+    pub(crate) fn with_size(self, size: u64) -> Self {
         Self { size, ..self }
     }
 }
 
 /// Reads behind the writer, on a thread: takes the checksum and unpacks.
-async fn follow(reader: SpoolReader, files: &WorkFiles, options: &Options) -> Result<Arrived, ImportError> {
+pub(crate) async fn follow(reader: SpoolReader, files: &WorkFiles, options: &Options) -> Result<Arrived, ImportError> {
     let algorithm = options.checksum.as_ref().map(Checksum::algorithm);
     let (unpacked, limit) = (files.unpacked.clone(), options.limits.virtual_bytes);
     let followed = tokio::task::spawn_blocking(move || follow_blocking(reader, &unpacked, limit, algorithm)).await;
@@ -269,7 +269,7 @@ fn follow_blocking(
 }
 
 /// Looks at what came, converts it if it must be, and puts it where it belongs.
-async fn finish(
+pub(crate) async fn finish(
     arrived: Arrived,
     files: &WorkFiles,
     destination: &Path,

@@ -238,6 +238,12 @@ impl Agent {
         self.execute("guest-fsfreeze-thaw", json!({}), FREEZE_TIMEOUT).await
     }
 
+    /// Sets the guest's clock.
+    pub async fn set_time(&self, nanoseconds_since_1970: i64) -> Result<(), AgentError> {
+        let arguments = json!({ "time": nanoseconds_since_1970 });
+        self.execute::<Value>("guest-set-time", arguments, COMMAND_TIMEOUT).await.map(drop)
+    }
+
     pub async fn freeze_status(&self) -> Result<FreezeStatus, AgentError> {
         self.execute("guest-fsfreeze-status", json!({}), COMMAND_TIMEOUT).await
     }

@@ -38,6 +38,14 @@ pub fn message(error: &Error) -> String {
     }
 }
 
+/// For what is made once: made now, or there already.
+pub fn made_or_there<T>(made: Result<T, Error>) -> Result<(), Error> {
+    match made {
+        Err(error) if !is_conflict(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// An answer whose object may be missing.
 pub fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {

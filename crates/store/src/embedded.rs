@@ -4,6 +4,7 @@
 //! - [`watch`]: history from the file, then live changes, without a gap or a repeat
 //! - [`read`]: reads on blocking threads, each in one snapshot
 //! - [`compaction`]: forgetting in small steps; [`checkpoint`]: emptying the write-ahead log beside the writer
+//! - [`restore`]: a new directory from what was saved elsewhere
 //! - [`health`]: from writable to read-only, and back when a full disk has room again
 //!
 //! No values are kept in memory, nor an index of them: the lookup that a condition needs reads the very page that
@@ -17,6 +18,7 @@ mod leases;
 mod lock;
 mod queue;
 mod read;
+mod restore;
 mod schema;
 mod watch;
 mod writer;
@@ -35,6 +37,7 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
 pub use compaction::Retention;
+pub use restore::Restoring;
 
 use crate::stats::Counters;
 use crate::txn::check_key;
@@ -99,14 +102,18 @@ impl Shared {
     }
 }
 
+/// Readable by its owner only, wherever it is: it holds Secrets.
+fn make_dir(dir: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| Error::Engine {
+        context: format!("cannot make the data directory {}", dir.display()),
+        source: source.into(),
+    })
+}
+
 impl Embedded {
     /// Opens the store in `dir`, making both if need be. Blocks for as long as the write-ahead log takes to read.
     pub fn open(dir: &Path, options: EmbeddedOptions) -> Result<Arc<Self>> {
-        // Readable by its owner only, wherever it is: it holds Secrets.
-        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| Error::Engine {
-            context: format!("cannot make the data directory {}", dir.display()),
-            source: source.into(),
-        })?;
+        make_dir(dir)?;
         let lock = DirLock::take(dir)?;
         let path = dir.join(schema::FILE);
         let connection = schema::open_writer(&path)?;

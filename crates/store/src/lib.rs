@@ -9,10 +9,13 @@
 //! - A watch from revision N delivers every change after N, in order, once.
 //! - Revisions never go back, whatever dies.
 //!
+//! [`saved`] is a whole store in one file, for the day when the machine is gone.
+//!
 //! Only the API server uses this crate; everyone else talks to the API server.
 
 pub mod embedded;
 pub mod etcd;
+pub mod saved;
 mod stats;
 mod txn;
 
@@ -24,7 +27,7 @@ use croft_meta::Revision;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-pub use embedded::{Embedded, EmbeddedOptions, Retention};
+pub use embedded::{Embedded, EmbeddedOptions, Restoring, Retention};
 pub use etcd::{Etcd, EtcdOptions};
 pub use stats::{Histogram, Stats};
 pub use txn::Limits;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 /// What must be read of a device.
-pub(super) const LENGTH: usize = 72 << 10;
+pub const LENGTH: usize = 72 << 10;
 
 /// What is on a device already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ const MEMBERS: [(&str, &[u8], usize); 9] = [
 ];
 
 /// `None` if there are only zeroes.
-pub(super) fn find(start: &[u8]) -> Option<Signature> {
+pub fn find(start: &[u8]) -> Option<Signature> {
     if start.iter().all(|byte| *byte == 0) {
         return None;
     }

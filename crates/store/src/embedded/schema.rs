@@ -176,7 +176,8 @@ pub(super) fn open_error(path: &Path, err: &rusqlite::Error) -> Error {
     }
 }
 
-fn sync_directory(path: &Path) -> Result<()> {
+/// Of a file: so that its name survives.
+pub(super) fn sync_directory(path: &Path) -> Result<()> {
     let Some(dir) = path.parent() else { return Ok(()) };
     std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(|source| Error::Engine {
         context: format!("cannot flush the directory {}", dir.display()),

@@ -1,0 +1,144 @@
+//! A new store with what was saved of another.
+//!
+//! It is made beside its place and moved there when it is whole, so that nobody ever opens a part of it. Every record keeps its
+//! revision; the store itself goes on far above what was saved. Whoever has seen changes that were not saved must not take
+//! those to come for the ones he knows: all history is forgotten, and watches from before start over.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use croft_meta::Revision;
+use rusqlite::Connection;
+
+use super::schema::{self, COMPACTED, SWEPT};
+use crate::{Error, Record, Result};
+
+/// More changes than anybody makes between saving and losing.
+const AHEAD: u64 = 1_000_000_000;
+
+/// A store that is being filled. Dropped before [`Restoring::finish`], it leaves nothing but a directory that the next one
+/// replaces.
+#[derive(Debug)]
+pub struct Restoring {
+    connection: Connection,
+    /// Where it is to be, and where it is.
+    dir: PathBuf,
+    aside: PathBuf,
+    saved: Revision,
+    /// How many records there are of each revision: they were written together.
+    positions: HashMap<Revision, usize>,
+}
+
+impl Restoring {
+    /// For `dir`, where nothing may be yet; of a state at `revision`.
+    pub fn begin(dir: &Path, revision: Revision) -> Result<Self> {
+        if dir.exists() {
+            let reason = format!("there is a store in {} already; move it away first", dir.display());
+            return Err(Error::Invalid { reason });
+        }
+        let aside = dir.with_added_extension("restoring");
+        let failed = |context: &str, source: std::io::Error| Error::Engine {
+            context: format!("cannot {context} {}", aside.display()),
+            source: source.into(),
+        };
+        if aside.exists() {
+            fs::remove_dir_all(&aside).map_err(|error| failed("remove", error))?;
+        }
+        super::make_dir(&aside)?;
+        let path = aside.join(schema::FILE);
+        let connection = schema::open_writer(&path)?;
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| schema::open_error(&path, &error))?;
+        Ok(Self { connection, dir: dir.to_owned(), aside, saved: revision, positions: HashMap::new() })
+    }
+
+    pub fn add(&mut self, record: &Record) -> Result<()> {
+        if record.revision > self.saved {
+            let reason = format!("{} is of revision {}, after the state's {}", record.key, record.revision, self.saved);
+            return Err(Error::Invalid { reason });
+        }
+        crate::txn::check_key(&record.key)?;
+        let position = self.positions.entry(record.revision).or_default();
+        let row = schema::row_id(record.revision, *position);
+        *position += 1;
+        let (key, value) = (record.key.as_bytes(), record.value.as_ref());
+        let add = || -> rusqlite::Result<()> {
+            let sql = "INSERT INTO log (id, key, value, sum) VALUES (?1, ?2, ?3, ?4)";
+            let sum = schema::checksum(key, Some(value));
+            self.connection.prepare_cached(sql)?.execute((row, key, value, sum)).map(drop)
+        };
+        add().map_err(|error| self.failed(&error))
+    }
+
+    pub fn finish(self) -> Result<()> {
+        let newest = Revision(self.saved.0.saturating_add(AHEAD));
+        let end = || -> rusqlite::Result<()> {
+            schema::set_mark(&self.connection, COMPACTED, newest)?;
+            schema::set_mark(&self.connection, SWEPT, newest)?;
+            self.connection.execute_batch("COMMIT")?;
+            self.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")
+        };
+        end().map_err(|error| self.failed(&error))?;
+        let Self { connection, dir, aside, .. } = self;
+        connection.close().map_err(|(_, error)| schema::open_error(&aside, &error))?;
+        fs::rename(&aside, &dir).map_err(|source| Error::Engine {
+            context: format!("cannot make {}", dir.display()),
+            source: source.into(),
+        })?;
+        schema::sync_directory(&dir)
+    }
+
+    fn failed(&self, error: &rusqlite::Error) -> Error {
+        schema::open_error(&self.aside.join(schema::FILE), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Embedded, EmbeddedOptions, Range, Store, Txn};
+
+    fn record(key: &str, revision: u64) -> Record {
+        Record { key: key.to_owned(), value: Bytes::from_static(b"{}"), revision: Revision(revision) }
+    }
+
+    #[tokio::test]
+    async fn records_keep_their_revisions_and_new_ones_come_far_after() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("store");
+        let mut restoring = Restoring::begin(&dir, Revision(50)).unwrap();
+        for record in [record("a", 7), record("b", 50), record("c", 7)] {
+            restoring.add(&record).unwrap();
+        }
+        assert!(!dir.exists(), "a part of it must not be found");
+        restoring.finish().unwrap();
+
+        let store = Embedded::open(&dir, EmbeddedOptions::default()).unwrap();
+        let found = store.range(Range::default()).await.unwrap();
+        assert_eq!(found.records, [record("a", 7), record("b", 50), record("c", 7)]);
+        assert_eq!(found.revision, Revision(50 + AHEAD));
+        let old = store.watch("", Revision(60)).await.map(drop).unwrap_err();
+        assert!(matches!(old, Error::Compacted { .. }), "{old}");
+        let put = crate::Op::Put { key: "a".to_owned(), value: Bytes::from_static(b"[]"), lease: None };
+        store.txn(Txn { compare: Vec::new(), ops: vec![put] }).await.unwrap();
+        let again = store.get("a").await.unwrap().unwrap();
+        assert_eq!(again.revision, Revision(51 + AHEAD));
+        store.close().await.unwrap();
+        assert!(matches!(Restoring::begin(&dir, Revision(1)), Err(Error::Invalid { .. })));
+    }
+
+    #[test]
+    fn what_was_begun_is_begun_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("store");
+        let mut first = Restoring::begin(&dir, Revision(5)).unwrap();
+        first.add(&record("lost", 1)).unwrap();
+        assert!(matches!(first.add(&record("late", 6)), Err(Error::Invalid { .. })));
+        drop(first);
+        assert!(!dir.exists());
+        Restoring::begin(&dir, Revision(5)).unwrap().finish().unwrap();
+        assert!(dir.join(schema::FILE).exists() && !place.path().join("store.restoring").exists());
+    }
+}
