@@ -9,7 +9,6 @@ mod addon;
 mod backup;
 mod cluster_network;
 mod compute;
-mod cron;
 mod data_volume;
 mod denial;
 mod device;
@@ -18,12 +17,15 @@ mod image;
 mod instance;
 mod key_pair;
 mod load_balancer;
+mod longhorn_snapshot;
 mod machine;
 mod migration;
 mod network;
 mod quantities;
 mod quota;
+mod recurring_job;
 mod release;
+mod remote_volume;
 mod setting;
 mod sizes;
 mod spec;
@@ -131,8 +133,12 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("harvesterhci.io", "virtualmachinerestores") => {
             (Some(backup::admit_restore), Some(backup::admit_restore_delete))
         }
+        ("harvesterhci.io", "volumeremotebackups") => (Some(remote_volume::admit_backup), None),
+        ("harvesterhci.io", "volumeremoterestores") => (Some(remote_volume::admit_restore), None),
         ("harvesterhci.io", "schedulevmbackups") => (Some(backup::admit_schedule), None),
         ("snapshot.storage.k8s.io", "volumesnapshots") => (Some(quota::admit_snapshot), None),
+        ("longhorn.io", "snapshots") => (Some(longhorn_snapshot::admit), Some(longhorn_snapshot::admit_delete)),
+        ("longhorn.io", "recurringjobs") => (Some(recurring_job::admit), None),
         ("harvesterhci.io", "versions") => (Some(release::admit_version), None),
         ("harvesterhci.io", "upgrades") => (Some(release::admit_upgrade), None),
         ("harvesterhci.io", "upgradelogs") => (Some(release::admit_upgrade_log), None),

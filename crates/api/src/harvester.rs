@@ -7,6 +7,8 @@ mod block_device;
 mod image;
 mod link_monitor;
 pub mod maintenance;
+mod remote_volume;
+mod schedule;
 pub mod settings;
 pub mod ssh_key;
 pub mod support_bundle;
@@ -16,6 +18,8 @@ pub use backup::*;
 pub use block_device::*;
 pub use image::*;
 pub use link_monitor::*;
+pub use remote_volume::*;
+pub use schedule::*;
 pub use support_bundle::{SupportBundle, SupportBundleSpec, SupportBundleStatus};
 pub use template::*;
 
@@ -87,11 +91,38 @@ kind! {
 }
 
 kind! {
+    /// A single volume in the backup target.
+    VolumeRemoteBackup, "harvesterhci.io", "v1beta1", "volumeremotebackups", NamespaceResourceScope {
+        spec: VolumeRemoteBackupSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VolumeRemoteBackupStatus>,
+    }
+}
+
+kind! {
+    /// A claim that is made of such a backup.
+    VolumeRemoteRestore, "harvesterhci.io", "v1beta1", "volumeremoterestores", NamespaceResourceScope {
+        spec: VolumeRemoteRestoreSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<VolumeRemoteRestoreStatus>,
+    }
+}
+
+kind! {
     /// A machine that is made, or made again, from what was kept.
     VirtualMachineRestore, "harvesterhci.io", "v1beta1", "virtualmachinerestores", NamespaceResourceScope {
         spec: VirtualMachineRestoreSpec,
         #[serde(skip_serializing_if = "Option::is_none")]
         status: Option<VirtualMachineRestoreStatus>,
+    }
+}
+
+kind! {
+    /// When a machine is kept, and how many of these are.
+    ScheduleVMBackup, "harvesterhci.io", "v1beta1", "schedulevmbackups", NamespaceResourceScope {
+        spec: ScheduleVMBackupSpec,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        status: Option<ScheduleVMBackupStatus>,
     }
 }
 

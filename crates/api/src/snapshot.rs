@@ -151,6 +151,9 @@ pub struct SnapshotSet {
     pub machine: String,
     /// How long the guest's file systems may take to come to rest, in milliseconds.
     pub freeze_ms: u64,
+    /// The guest's memory is kept too, if it runs.
+    #[serde(default)]
+    pub with_memory: bool,
 }
 
 impl SnapshotSet {
@@ -177,6 +180,9 @@ pub struct Stillness {
     pub has_agent: bool,
     /// The guest's file systems were at rest.
     pub is_frozen: bool,
+    /// The guest's memory is kept with the first of its disks.
+    #[serde(default)]
+    pub has_memory: bool,
     /// How long the guest stood still for it.
     pub pause_ms: f64,
 }
@@ -194,6 +200,10 @@ impl Stillness {
         if !self.is_running {
             return Vec::new();
         }
+        if self.has_memory {
+            // Nothing is missing that would be in the memory.
+            return vec!["Online"];
+        }
         let agent = match (self.has_agent, self.is_frozen) {
             (true, true) => "GuestAgent",
             (true, false) if !self.is_paused => "QuiesceFailed",
@@ -210,7 +220,13 @@ mod tests {
 
     #[test]
     fn a_set_is_read_back_and_nonsense_is_none() {
-        let set = SnapshotSet { id: "1".into(), members: vec!["a".into()], machine: "vm".into(), freeze_ms: 5 };
+        let set = SnapshotSet {
+            id: "1".into(),
+            members: vec!["a".into()],
+            machine: "vm".into(),
+            freeze_ms: 5,
+            with_memory: true,
+        };
         let annotations =
             |pair: (String, String)| ObjectMeta { annotations: Some([pair].into()), ..ObjectMeta::default() };
         assert_eq!(SnapshotSet::of(&annotations(set.annotation())), Some(set));
@@ -226,6 +242,7 @@ mod tests {
             (guest.clone(), "Online NoGuestAgent"),
             (Stillness { has_agent: true, is_frozen: true, ..guest.clone() }, "Online GuestAgent"),
             (Stillness { has_agent: true, ..guest.clone() }, "Online QuiesceFailed"),
+            (Stillness { has_agent: true, has_memory: true, ..guest.clone() }, "Online"),
             (Stillness { is_paused: true, has_agent: true, ..guest }, "Online NoGuestAgent Paused"),
         ];
         for (guest, expected) in cases {

@@ -1,17 +1,18 @@
 //! Backups and snapshots of machines, restores from them, and schedules.
 //!
-//! What is asked for is checked as Harvester does, so that a wrong name is not taken for a missing feature. That nothing is
-//! sent to a backup target yet is said by the object itself.
+//! What is asked for is checked as Harvester does.
 
 use croft_meta::{ApiError, FieldPath, names};
 use serde_json::Value;
 
-use super::cron::Cron;
-use super::denial::{Denial, refuse};
+use super::denial::Denial;
 use super::machine::{HARVESTER, claim_names, is_shareable};
 use super::{Admission, Lookup, quota};
-use crate::harvester::settings;
-use crate::view::{flag, get, has, number, text};
+use crate::cron::Cron;
+use crate::harvester::backup_target::BackupTarget;
+use crate::harvester::{BackupPlace, settings};
+use crate::machine_state::WITH_MEMORY;
+use crate::view::{flag, get, has, map, number, text};
 
 const GROUP: &str = "harvesterhci.io";
 const BACKUPS: &str = "virtualmachinebackups";
@@ -19,6 +20,8 @@ const RESTORES: &str = "virtualmachinerestores";
 const SCHEDULES: &str = "schedulevmbackups";
 /// The schedule that made a backup.
 const SCHEDULE_ID: &str = "harvesterhci.io/svmbackupId";
+/// Whether a schedule may fire when others do.
+const SKIP_CRON_CHECK: &str = "harvesterhci.io/svmbackupSkipCronCheck";
 /// Schedules that fire together are at least this far apart.
 const LEAST_OFFSET_MINUTES: u8 = 10;
 
@@ -53,6 +56,10 @@ pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
         }
         return Ok(());
     }
+    // What the controllers find in the target may be of a machine that never was here.
+    if admission.is_internal && flag(admission.object, "status.readyToUse") {
+        return Ok(());
+    }
     check_source(admission)?;
     quota::admit_backup(admission)
 }
@@ -75,6 +82,11 @@ fn check_source(admission: &Admission<'_>) -> Result<(), ApiError> {
     if let Some(claim) = claim_names(&machine).find(|claim| is_shareable(&machine, claim)) {
         let message = format!("cannot back up VM {namespace}/{name}: the disk of {claim} is shareable");
         return invalid("spec.source.name", message);
+    }
+    let asks = get(backup, "metadata.annotations").and_then(|map| map.get(WITH_MEMORY)).is_some_and(|it| it == "true");
+    if asks && text(backup, "spec.type") != "snapshot" {
+        let field = format!("metadata.annotations[{WITH_MEMORY}]");
+        return invalid(&field, "the guest's memory is kept with snapshots, not with backups");
     }
     if text(backup, "spec.type") != "snapshot" && !has_target(lookup) {
         return invalid("spec.target", "backup target is not set");
@@ -129,16 +141,36 @@ pub(super) fn admit_restore(admission: &mut Admission<'_>) -> Result<(), ApiErro
         return invalid(field, format!("virtualmachinebackups.harvesterhci.io \"{name}\" not found"));
     };
     check_target(restore, &backup, lookup)?;
+    check_schedule(&backup, lookup)?;
     if !flag(&backup, "status.readyToUse") {
         return invalid(field, format!("VMBackup {namespace}/{name} is not ready"));
     }
-    if text(&backup, "spec.type") != "snapshot" {
-        return Err(refuse(
-            HARVESTER,
-            405,
-            "MethodNotAllowed",
-            "this server restores no machines from a backup target yet",
-        ));
+    check_place(&backup, lookup)
+}
+
+/// What is in another target than the one that is set cannot be read.
+fn check_place(backup: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
+    if text(backup, "spec.type") == "snapshot" {
+        return Ok(());
+    }
+    let target: BackupTarget = serde_json::from_str(&settings::effective(lookup, "backup-target")).unwrap_or_default();
+    let place = get(backup, "status.backupTarget").cloned().unwrap_or_default();
+    let place: BackupPlace = serde_json::from_value(place).unwrap_or_default();
+    if !target.is_set() || target.place() != place {
+        let (_, name) = key(backup);
+        let message = format!("backup target {:?} is not matched in vmBackup {name}", target.endpoint);
+        return invalid("spec.virtualMachineBackupName", message);
+    }
+    Ok(())
+}
+
+/// One that is running may delete the backup.
+fn check_schedule(backup: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
+    let id = map(backup, "metadata.annotations").and_then(|map| map.get(SCHEDULE_ID)?.as_str()).unwrap_or_default();
+    let Some((namespace, name)) = id.split_once('/') else { return Ok(()) };
+    let schedule = lookup.get(GROUP, SCHEDULES, namespace, name);
+    if schedule.is_some_and(|schedule| !flag(&schedule, "status.suspended")) {
+        return invalid("spec.virtualMachineBackupName", format!("Source schedule {id} is running"));
     }
     Ok(())
 }
@@ -195,16 +227,13 @@ pub(super) fn admit_restore_delete(restore: &Value, lookup: &dyn Lookup) -> Resu
 
 pub(super) fn admit_schedule(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     let (schedule, lookup) = (&*admission.object, admission.lookup);
-    let is_same = admission.old.is_some_and(|old| get(old, "spec") == get(schedule, "spec"));
-    if is_same || has(schedule, "metadata.deletionTimestamp") {
+    let is_checked = admission.old.is_some_and(|old| is_same_or_suspended(old, schedule));
+    if is_checked || has(schedule, "metadata.deletionTimestamp") {
         return Ok(());
     }
     let Some(cron) = Cron::parse(text(schedule, "spec.cron")) else {
         return invalid("spec.cron", "invalid cron format");
     };
-    if let Some(gap) = cron.gap() {
-        return invalid("spec.cron", format!("schedule granularity {gap}m0s less than 1h0m0s"));
-    }
     if number(schedule, "spec.maxFailure") >= number(schedule, "spec.retain") {
         return invalid("spec.maxFailure", "max failure should be less than retain");
     }
@@ -219,9 +248,23 @@ pub(super) fn admit_schedule(admission: &mut Admission<'_>) -> Result<(), ApiErr
     check_others(schedule, &cron, lookup)
 }
 
+/// A schedule can always be suspended, whatever became of its target.
+fn is_same_or_suspended(old: &Value, new: &Value) -> bool {
+    let rest = |schedule: &Value| {
+        let mut spec = get(schedule, "spec").cloned().unwrap_or_default();
+        spec.as_object_mut().map(|spec| spec.remove("suspend"));
+        spec
+    };
+    rest(old) == rest(new) && (flag(new, "spec.suspend") || !flag(old, "spec.suspend"))
+}
+
 fn check_others(schedule: &Value, cron: &Cron, lookup: &dyn Lookup) -> Result<(), ApiError> {
     let own = key(schedule);
     let (source, kind) = (text(schedule, "spec.vmbackup.source.name"), text(schedule, "spec.vmbackup.type"));
+    let skips =
+        map(schedule, "metadata.annotations").and_then(|map| map.get(SKIP_CRON_CHECK)?.as_str()) == Some("true");
+    // Unlike Harvester, Croft has schedules that fire more often than once an hour; they cannot keep out of the way.
+    let keeps_away = !skips && cron.gap().is_none();
     for other in lookup.list(GROUP, SCHEDULES, "") {
         let (namespace, name) = key(&other);
         if (namespace, name) == own {
@@ -232,7 +275,8 @@ fn check_others(schedule: &Value, cron: &Cron, lookup: &dyn Lookup) -> Result<()
             let message = format!("VM {namespace}/{source} already has {kind} schedule {namespace}/{name}");
             return invalid("spec.vmbackup.source", message);
         }
-        let offset = Cron::parse(text(&other, "spec.cron")).and_then(|other| cron.offset(&other));
+        let offset = Cron::parse(text(&other, "spec.cron")).filter(|other| other.gap().is_none());
+        let offset = offset.and_then(|other| cron.offset(&other)).filter(|_| keeps_away);
         if offset.is_some_and(|minutes| minutes < LEAST_OFFSET_MINUTES) {
             let message = format!(
                 "same granularity as schedule {namespace}/{name} and offset less than {LEAST_OFFSET_MINUTES}m0s"

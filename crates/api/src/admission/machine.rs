@@ -100,7 +100,8 @@ fn restart_as_before(admission: &mut Admission<'_>) {
         return;
     }
     let before = match annotation(admission.object, RUN_STRATEGY) {
-        "" => run_strategy::RERUN_ON_FAILURE,
+        // One that was halted when it was kept has none to come back to.
+        "" | run_strategy::HALTED => run_strategy::RERUN_ON_FAILURE,
         before => before,
     };
     let before = before.to_owned();

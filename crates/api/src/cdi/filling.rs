@@ -13,6 +13,13 @@ pub const PREALLOCATION_REQUESTED: &str = "cdi.kubevirt.io/storage.preallocation
 /// They have been.
 pub const PREALLOCATED: &str = "cdi.kubevirt.io/storage.preallocation";
 
+/// Ours: the snapshot that the volume is to become again. Whoever asks for it does so when nobody uses the volume.
+pub const REVERT: &str = "croft.io/revert-to";
+/// What it became last.
+pub const REVERTED: &str = "croft.io/reverted-to";
+/// Why it did not.
+pub const REVERT_ERROR: &str = "croft.io/revert-error";
+
 fn annotation<'a>(claim: &'a PersistentVolumeClaim, key: &str) -> Option<&'a str> {
     claim.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
@@ -25,8 +32,17 @@ pub fn is_filled(claim: &PersistentVolumeClaim) -> bool {
     annotation(claim, POD_PHASE) == Some("Succeeded") || annotation(claim, POPULATED_FOR).is_some()
 }
 
+/// The snapshot that it is to become again.
+pub fn revert_to(claim: &PersistentVolumeClaim) -> Option<&str> {
+    annotation(claim, REVERT)
+}
+
 /// Something is to fill it, and has not yet: what is in it must not be used.
 pub fn is_being_filled(claim: &PersistentVolumeClaim) -> bool {
+    revert_to(claim).is_some() || is_to_be_filled(claim)
+}
+
+fn is_to_be_filled(claim: &PersistentVolumeClaim) -> bool {
     (annotation(claim, POD_PHASE).is_some() || is_upload_target(claim)) && !is_filled(claim)
 }
 

@@ -44,6 +44,9 @@ pub struct VirtualMachineBackupStatus {
     pub source_uid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_time: Option<Time>,
+    /// Where it is, if it is not in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup_target: Option<BackupPlace>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
     pub csi_driver_volume_snapshot_class_names: BTreeMap<String, String>,
     /// The machine as it was.
@@ -61,6 +64,18 @@ pub struct VirtualMachineBackupStatus {
     pub error: Option<BackupError>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// What tells one target from another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupPlace {
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub endpoint: String,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub bucket_name: String,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub bucket_region: String,
 }
 
 /// An object's metadata and specification.
@@ -86,6 +101,9 @@ pub struct VolumeBackup {
     pub creation_time: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_size: Option<i64>,
+    /// In the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longhorn_backup_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,15 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::BackupPlace;
+
 pub const SETTING: &str = "backup-target";
 /// Where Longhorn looks for it, and so do clients.
 pub const SECRET_NAMESPACE: &str = "longhorn-system";
 pub const SECRET: &str = "harvester-backup-target-secret";
+/// The keys that backups are encrypted with, in the same namespace. Without it they are not.
+pub const ENCRYPTION_SECRET: &str = "croft-backup-encryption";
 
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BackupTarget {
-    /// `s3`, `nfs`, or empty for none.
+    /// `s3`, `nfs`, our own `directory`, or empty for none.
     #[serde(rename = "type")]
     pub ty: String,
     pub endpoint: String,
@@ -32,6 +36,28 @@ impl std::fmt::Debug for BackupTarget {
 impl BackupTarget {
     pub fn has_keys(&self) -> bool {
         !self.access_key_id.is_empty() || !self.secret_access_key.is_empty()
+    }
+
+    pub fn is_set(&self) -> bool {
+        !self.ty.is_empty()
+    }
+
+    /// As Longhorn writes it. How to reach a bucket is in the Secret.
+    pub fn url(&self) -> String {
+        match self.ty.as_str() {
+            "" => String::new(),
+            "s3" => format!("s3://{}@{}/", self.bucket_name, self.bucket_region),
+            _ => self.endpoint.clone(),
+        }
+    }
+
+    /// What backups say of where they are.
+    pub fn place(&self) -> BackupPlace {
+        BackupPlace {
+            endpoint: self.endpoint.clone(),
+            bucket_name: self.bucket_name.clone(),
+            bucket_region: self.bucket_region.clone(),
+        }
     }
 
     /// The entries of the Secret.
@@ -70,5 +96,14 @@ mod tests {
             "{kept}"
         );
         assert!(!format!("{target:?}").contains("key\""));
+    }
+
+    #[test]
+    fn a_target_has_an_address() {
+        let url = |value: &str| serde_json::from_str::<BackupTarget>(value).unwrap().url();
+        assert_eq!(url(r#"{"type":"s3","endpoint":"https://s3","bucketName":"b","bucketRegion":"r"}"#), "s3://b@r/");
+        assert_eq!(url(r#"{"type":"nfs","endpoint":"nfs://h:/p"}"#), "nfs://h:/p");
+        assert_eq!(url(r#"{"type":"directory","endpoint":"file:///srv/b"}"#), "file:///srv/b");
+        assert_eq!(url("{}"), "");
     }
 }

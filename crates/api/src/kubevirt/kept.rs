@@ -154,7 +154,23 @@ pub struct VirtualMachineRestoreSpec {
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<String>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Vec::is_empty")]
-    pub volume_restore_overrides: Vec<serde_json::Value>,
+    pub volume_restore_overrides: Vec<VolumeRestoreOverride>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume_ownership_policy: Option<String>,
+}
+
+/// What the claim of a restored disk is called, and what is said of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRestoreOverride {
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "String::is_empty")]
+    pub volume_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore_name: Option<String>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

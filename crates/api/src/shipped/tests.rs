@@ -98,10 +98,10 @@ fn kinds_of_tables_are_known_by_their_headers() {
 
 #[test]
 fn kinds_that_are_only_stored_say_so() {
-    let row = row("harvesterhci.io", "schedulevmbackups");
-    let object = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "ScheduleVMBackup"});
+    let row = row("harvesterhci.io", "lvmvolumegroups");
+    let object = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "LVMVolumeGroup"});
     let warnings = (row.behaviour.warnings)(&object);
-    assert_eq!(warnings, ["Croft stores schedulevmbackups but does not act on them: no backup is made"]);
+    assert_eq!(warnings, ["Croft stores lvmvolumegroups but does not act on them: no volume group is made"]);
 }
 
 #[test]

@@ -80,10 +80,13 @@ fn restore(change: &Value) -> Value {
 #[test]
 fn restores_have_a_backup_and_a_place() {
     let backed_up = |change: &Value| known().with(GROUP, BACKUPS, a_backup(change));
-    let ready = || backed_up(&json!({"status.readyToUse": true}));
+    let here = json!({"endpoint": "nfs://a/b"});
+    let ready = || backed_up(&json!({"status.readyToUse": true, "status.backupTarget": here}));
+    let elsewhere = backed_up(&json!({"status.readyToUse": true, "status.backupTarget": {"endpoint": "nfs://c/d"}}));
     let kept = backed_up(&json!({"spec.type": "snapshot", "status.readyToUse": true}));
     write(admit_restore, restore(&json!({})), None, &kept, false).unwrap();
-    refused(admit_restore, restore(&json!({})), &ready(), "restores no machines from a backup target yet");
+    write(admit_restore, restore(&json!({})), None, &ready(), false).unwrap();
+    refused(admit_restore, restore(&json!({})), &elsewhere, "is not matched in vmBackup b");
     refused(admit_restore, restore(&json!({})), &known(), "\"b\" not found");
     refused(admit_restore, restore(&json!({})), &backed_up(&json!({})), "VMBackup n/b is not ready");
     for (change, text) in [
@@ -128,7 +131,6 @@ fn schedules_leave_room_for_each_other() {
     write(admit_schedule, schedule(&json!({})), None, &known(), false).unwrap();
     for (change, text) in [
         (json!({"spec.cron": "often"}), "invalid cron format"),
-        (json!({"spec.cron": "*/15 * * * *"}), "schedule granularity 15m0s less than 1h0m0s"),
         (json!({"spec.maxFailure": 8}), "max failure should be less than retain"),
     ] {
         refused(admit_schedule, schedule(&change), &known(), text);
@@ -140,7 +142,38 @@ fn schedules_leave_room_for_each_other() {
     refused(admit_schedule, schedule(&json!({})), &near, "same granularity as schedule n/t and offset less than 10m0s");
     let far = other(&json!({"spec.cron": "30 1 * * *", "spec.vmbackup.source.name": "vm2"}));
     write(admit_schedule, schedule(&json!({})), None, &far, false).unwrap();
+    let asked = json!({"metadata.annotations": {SKIP_CRON_CHECK: "true"}});
+    write(admit_schedule, schedule(&asked), None, &near, false).unwrap();
+    let often = json!({"spec.cron": "*/5 * * * *", "spec.vmbackup.source.name": "vm2"});
+    write(admit_schedule, schedule(&json!({"spec.cron": "*/5 * * * *"})), None, &other(&often), false).unwrap();
     let moved = schedule(&json!({"spec.vmbackup.source.name": "vm2"}));
     let error = write(admit_schedule, moved, Some(&schedule(&json!({}))), &known(), false).unwrap_err();
     assert!(error.message().contains("source vm can't be changed"));
+}
+
+#[test]
+fn a_schedule_is_suspended_without_a_target_but_not_resumed() {
+    let (runs, rests) = (schedule(&json!({"spec.suspend": false})), schedule(&json!({"spec.suspend": true})));
+    write(admit_schedule, rests.clone(), Some(&runs), &nothing(), false).unwrap();
+    let error = write(admit_schedule, runs.clone(), Some(&rests), &nothing(), false).unwrap_err();
+    assert!(error.message().contains("setting backup-target is not set"), "{error}");
+    write(admit_schedule, runs, Some(&rests), &known(), false).unwrap();
+    let changed = schedule(&json!({"spec.suspend": true, "spec.cron": "often"}));
+    let error = write(admit_schedule, changed, Some(&rests), &known(), false).unwrap_err();
+    assert!(error.message().contains("invalid cron format"), "{error}");
+}
+
+#[test]
+fn nothing_is_restored_from_what_a_running_schedule_may_delete() {
+    let made = with(
+        a_backup(&json!({"spec.type": "snapshot", "status.readyToUse": true})),
+        &json!({"metadata.annotations": {SCHEDULE_ID: "n/s"}}),
+    );
+    let kept = || nothing().with(GROUP, BACKUPS, made.clone());
+    let new = || restore(&json!({"spec.newVM": true, "spec.target.name": "new"}));
+    write(admit_restore, new(), None, &kept(), false).unwrap();
+    let running = kept().with(GROUP, SCHEDULES, schedule(&json!({})));
+    refused(admit_restore, new(), &running, "Source schedule n/s is running");
+    let suspended = kept().with(GROUP, SCHEDULES, schedule(&json!({"status.suspended": true})));
+    write(admit_restore, new(), None, &suspended, false).unwrap();
 }

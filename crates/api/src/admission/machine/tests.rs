@@ -170,6 +170,7 @@ fn starting_a_halted_machine_brings_its_strategy_back() {
     };
     assert_eq!(start(&halted, json!({})), "RerunOnFailure");
     assert_eq!(start(&halted, json!({"harvesterhci.io/vmRunStrategy": "Manual"})), "Manual");
+    assert_eq!(start(&halted, json!({"harvesterhci.io/vmRunStrategy": "Halted"})), "RerunOnFailure");
     let running = created(json!({"spec": {"runStrategy": "Once"}}));
     assert_eq!(start(&running, json!({})), "Always");
 }

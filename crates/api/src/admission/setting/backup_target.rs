@@ -19,6 +19,7 @@ pub(super) fn check(value: &str, lookup: &dyn Lookup) -> Result<(), String> {
         "" if target == BackupTarget::default() => Ok(()),
         "s3" => s3(&target, lookup),
         "nfs" => nfs(&target),
+        "directory" => directory(&target),
         _ => Err("Invalid backup target type".to_owned()),
     }
 }
@@ -50,6 +51,27 @@ fn nfs(target: &BackupTarget) -> Result<(), String> {
     }
     if !target.bucket_name.is_empty() || !target.bucket_region.is_empty() {
         return Err("NFS backup target should not have bucket name or region".to_owned());
+    }
+    Ok(())
+}
+
+/// A directory of the node's.
+fn directory(target: &BackupTarget) -> Result<(), String> {
+    if target
+        .endpoint
+        .strip_prefix("file:///")
+        .is_none_or(|path| path.is_empty() || path.split('/').any(|part| part == ".."))
+    {
+        return Err("Directory backup target should have an endpoint file:///path".to_owned());
+    }
+    let is_bare = BackupTarget {
+        ty: target.ty.clone(),
+        endpoint: target.endpoint.clone(),
+        refresh_interval_in_seconds: target.refresh_interval_in_seconds,
+        ..BackupTarget::default()
+    };
+    if *target != is_bare {
+        return Err("Directory backup target should have nothing but an endpoint".to_owned());
     }
     Ok(())
 }

@@ -59,6 +59,9 @@ fn values_that_nobody_could_use_are_refused() {
         ("backup-target", "{", "Invalid JSON"),
         ("backup-target", r#"{"type":"ftp"}"#, "Invalid backup target type"),
         ("backup-target", r#"{"type":"s3"}"#, "S3 backup target should have access key and access key id"),
+        ("backup-target", r#"{"type":"directory","endpoint":"/srv"}"#, "an endpoint file:///path"),
+        ("backup-target", r#"{"type":"directory","endpoint":"file:///a/../b"}"#, "an endpoint file:///path"),
+        ("backup-target", r#"{"type":"directory","endpoint":"file:///a","bucketName":"b"}"#, "nothing but an endpoint"),
         ("backup-target", r#"{"type":"nfs"}"#, "NFS backup target should have endpoint"),
         (
             "backup-target",
@@ -84,6 +87,7 @@ fn good_values_are_accepted() {
         ("ntp-servers", r#"{"ntpServers":["0.pool.ntp.org","192.0.2.1"]}"#),
         ("ssl-parameters", r#"{"protocols":"TLSv1.2 TLSv1.3","ciphers":"ECDHE-ECDSA-AES128-GCM-SHA256"}"#),
         ("backup-target", r#"{"type":"nfs","endpoint":"nfs://192.0.2.1:/backup"}"#),
+        ("backup-target", r#"{"type":"directory","endpoint":"file:///srv/backups","refreshIntervalInSeconds":60}"#),
         ("cluster-registration-url", "https://rancher.example/v3/import/x.yaml"),
         ("vm-force-reset-policy", r#"{"enable":false,"period":0}"#),
         ("anything-of-a-user", "whatever"),
