@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{self, Object};
 use crate::call::{Call, Target};
-use crate::{auth, clock, crd, services, web_tls};
+use crate::{auth, backup_target, clock, crd, services, web_tls};
 
 /// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -38,7 +38,17 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
         }
         _ => {}
     }
-    rules::admit(call, target, object, None)
+    rules::admit(call, target, object, None)?;
+    backup_target_works(call, target, object).await
+}
+
+/// Settings are there from the start; should one be made all the same, what is in it must do.
+async fn backup_target_works(call: &Call, target: &Target, setting: &Value) -> Result<(), ApiError> {
+    if is_kind(target, "harvesterhci.io", "settings") {
+        backup_target::admit(call, setting, None).await
+    } else {
+        Ok(())
+    }
 }
 
 /// Before a changed object is prepared and validated.

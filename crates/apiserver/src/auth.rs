@@ -30,6 +30,7 @@ use std::sync::Arc;
 use croft_meta::ApiError;
 use croft_pki::{Ca, TokenSigner};
 
+use crate::audit::Trail;
 use crate::cache::Cache;
 use crate::user::UserInfo;
 
@@ -55,6 +56,18 @@ impl Auth {
     /// The 403 if the user may not.
     pub(crate) fn authorize(&self, user: &UserInfo, wanted: &Attributes<'_>) -> Result<(), ApiError> {
         let decision = self.rbac.authorize(user, wanted);
+        if decision.allowed { Ok(()) } else { Err(wanted.forbidden(user, &decision.reason)) }
+    }
+
+    /// The same, and the audit log is told how it was decided.
+    pub(crate) fn authorize_told(
+        &self,
+        user: &UserInfo,
+        wanted: &Attributes<'_>,
+        trail: &Trail,
+    ) -> Result<(), ApiError> {
+        let decision = self.rbac.authorize(user, wanted);
+        trail.decided(&decision);
         if decision.allowed { Ok(()) } else { Err(wanted.forbidden(user, &decision.reason)) }
     }
 }

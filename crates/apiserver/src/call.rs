@@ -8,6 +8,7 @@ use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 
+use crate::audit::Trail;
 use crate::catalog::{Catalog, Served};
 use crate::negotiate::{self, Output};
 use crate::request::{Query, RequestInfo};
@@ -26,6 +27,8 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// What the audit log is to know of the request that this is a part of.
+    pub(crate) trail: Arc<Trail>,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -40,7 +43,8 @@ impl Call {
         body: Bytes,
     ) -> Self {
         let catalog = server.catalog();
-        Self { server, catalog, user, is_internal, info, query, headers, body, warnings: Mutex::default() }
+        let (trail, warnings) = (Arc::default(), Mutex::default());
+        Self { server, catalog, user, is_internal, info, query, headers, body, trail, warnings }
     }
 
     /// A call that the server makes itself, about one object.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use croft_api::{Resource, Version};
 use croft_meta::{Gvk, Revision};
 
-use crate::{kubevirt, upload};
+use crate::{kubevirt, upload, usage};
 
 /// One resource in one of its versions: what a URL names.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl Catalog {
         }
         catalog.definitions = definitions;
         // Groups that are answered rather than stored have no resources here, but clients must find them.
-        for (name, versions) in [kubevirt::about::group(), upload::group()] {
+        for (name, versions) in [kubevirt::about::group(), upload::group(), usage::group()] {
             let versions = versions.iter().map(ToString::to_string).collect();
             catalog.groups.push(Group { name: name.to_owned(), versions });
         }

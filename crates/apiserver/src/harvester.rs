@@ -90,7 +90,7 @@ impl Image {
             },
         };
         let file = file_of(&call.headers, body, Form::RawOrField("chunk")).await?;
-        let request = node_proxy::upload(&format!("{}{size}", self.agent_path()), file)?;
+        let request = node_proxy::upload(Method::POST, &format!("{}{size}", self.agent_path()), file)?;
         let answer = call.server.call_node(&any_node(&call.server)?, request, Patience::AsLongAsItTakes).await?;
         accepted(answer).await
     }
@@ -115,7 +115,7 @@ impl Image {
 }
 
 /// The node's refusal is this server's: it is told in the form of these paths.
-async fn accepted(answer: Answer) -> Result<Answer, ApiError> {
+pub(crate) async fn accepted(answer: Answer) -> Result<Answer, ApiError> {
     if answer.status().is_success() {
         return Ok(answer);
     }

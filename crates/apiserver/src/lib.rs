@@ -12,7 +12,9 @@
 
 mod admission;
 mod answer;
+mod audit;
 mod auth;
+mod backup_target;
 mod bootstrap;
 mod cache;
 mod call;
@@ -35,6 +37,7 @@ mod node_proxy;
 mod openapi;
 mod options;
 mod paths;
+mod pieces;
 mod pipeline;
 mod prepare;
 mod quota_turns;
@@ -43,10 +46,12 @@ mod rest;
 mod serve;
 mod server;
 mod services;
+mod state;
 mod streams;
 mod subresources;
 mod table;
 mod upload;
+mod usage;
 mod user;
 mod verbs;
 mod web_tls;
@@ -54,5 +59,6 @@ mod websocket;
 mod write;
 
 pub use answer::{Body, BoxError};
+pub use audit::{AuditLog, AuditSink};
 pub use local::LocalService;
-pub use server::{Config, Listen, Running, StartError, start};
+pub use server::{Config, Listen, Running, StartError, Website, start};

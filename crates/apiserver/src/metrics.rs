@@ -13,6 +13,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::audit::Counters;
+
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
 const LATENCY_BUCKETS: [f64; 14] =
@@ -57,6 +59,11 @@ struct OperationLabels {
     operation: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PluginLabels {
+    plugin: &'static str,
+}
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -65,6 +72,7 @@ pub(crate) struct Metrics {
     in_flight: Family<KindLabels, Gauge>,
     watches: Family<ResourceLabels, Gauge>,
     store: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    audit: Counters,
 }
 
 fn latency() -> Histogram {
@@ -96,8 +104,18 @@ impl Metrics {
             "How long the store took, by operation; the name is the one dashboards know, whichever engine is used",
             store.clone(),
         );
+        let events = Counter::default();
+        let errors = Family::<PluginLabels, Counter>::default();
+        registry.register("apiserver_audit_event", "Audit events that were to be written", events.clone());
+        registry.register("apiserver_audit_error", "Audit events that were lost", errors.clone());
+        let audit = Counters { events, errors: errors.get_or_create_owned(&PluginLabels { plugin: "log" }) };
         registry.register_collector(Box::new(ProcessCollector));
-        Self { registry, duration, total, in_flight, watches, store }
+        Self { registry, duration, total, in_flight, watches, store, audit }
+    }
+
+    /// What the audit log counts.
+    pub(crate) fn audit(&self) -> Counters {
+        self.audit.clone()
     }
 
     /// All of it, with figures that others have written in the same form.

@@ -184,14 +184,14 @@ pub(crate) fn request(method: Method, path: &str, body: Body) -> Result<Request<
 
 /// A request that brings an agent a user's file. Nothing of it is sent before the agent asks for it: an agent that
 /// refuses closes the connection, and whoever still writes into that may never read why.
-pub(crate) fn upload(path: &str, file: Body) -> Result<Request<Body>, ApiError> {
+pub(crate) fn upload(method: Method, path: &str, file: Body) -> Result<Request<Body>, ApiError> {
     let wanted = Arc::new(Notify::new());
     let asks = Arc::clone(&wanted);
     let held = async move {
         wanted.notified().await;
         file.into_data_stream().map_ok(Frame::data)
     };
-    let mut request = request(Method::POST, path, StreamBody::new(held.flatten_stream()).boxed_unsync())?;
+    let mut request = request(method, path, StreamBody::new(held.flatten_stream()).boxed_unsync())?;
     request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
     hyper::ext::on_informational(&mut request, move |answer| {
         if answer.status() == StatusCode::CONTINUE {

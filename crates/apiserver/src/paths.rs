@@ -1,4 +1,4 @@
-//! Paths that are not resources: health, version, metrics, discovery, OpenAPI, token keys.
+//! Paths that are not resources: health, version, metrics, discovery, OpenAPI, token keys, the state, the audit log.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
+use crate::audit::page as audit;
 use crate::call::Call;
-use crate::{crd, discovery, metrics, negotiate, openapi};
+use crate::{crd, discovery, metrics, negotiate, openapi, state};
 
 /// The Kubernetes version whose behaviour this server follows.
 const KUBERNETES_MAJOR: &str = "1";
@@ -49,6 +50,8 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
             let keys = call.server.auth.tokens.signer().jwks().to_string();
             return Ok(answer::bytes(200, "application/jwk-set+json", keys));
         }
+        state::PATH => return state::answer(call).await,
+        audit::PATH => return audit::answer(call).await,
         _ => {}
     }
     if path.starts_with("/openapi/") {
@@ -117,6 +120,8 @@ fn index(call: &Call) -> Value {
         paths.extend(group.versions.iter().map(|version| format!("{root}/{version}")));
     }
     let others = [
+        audit::PATH,
+        state::PATH,
         "/healthz",
         "/livez",
         "/metrics",

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use croft_meta::{ApiError, names};
 use http::Request;
+use http::header::WWW_AUTHENTICATE;
+use http::request::Parts;
 use http_body::Body as _;
 use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Answer, Body};
+use crate::audit::{Pending, Trail};
 use crate::auth::Attributes;
 use crate::auth::impersonate::impersonate;
 use crate::call::{Call, Target};
@@ -20,7 +23,7 @@ use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
 use crate::streams::Streamed;
 use crate::user::UserInfo;
-use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, verbs};
+use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
 
 /// Upstream's limit for request bodies.
 const BODY_LIMIT: usize = 3 << 20;
@@ -28,6 +31,9 @@ const BODY_LIMIT: usize = 3 << 20;
 const SMALL_BODY: u64 = 64 << 10;
 /// How long anything but a watch may take, the reading of its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What browsers send with every request that a page makes.
+const FETCHED: &str = "sec-fetch-mode";
 
 /// How a request came in.
 #[derive(Clone, Debug)]
@@ -39,7 +45,7 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    fn address(&self) -> Option<IpAddr> {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Remote { address, .. } => Some(*address),
             Self::Internal => None,
@@ -50,22 +56,34 @@ impl Caller {
 /// Answers one request. Never fails: every failure is an answer.
 pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, caller: Caller) -> Answer {
     let started = Instant::now();
-    let query = Query::parse(request.uri().query());
-    let info = RequestInfo::parse(request.method(), rest::without_cluster(request.uri().path()), &query);
+    let is_head = request.method() == http::Method::HEAD;
+    let (parts, body) = request.into_parts();
+    if let Some(file) = server.website.and_then(|website| website(&parts)) {
+        let answer = file.map(answer::full);
+        return if is_head { answer::without_body(answer) } else { answer };
+    }
+    let is_from_page = parts.headers.contains_key(FETCHED);
+    let query = Query::parse(parts.uri.query());
+    let info = RequestInfo::parse(&parts.method, rest::without_cluster(parts.uri.path()), &query);
     let changes = !matches!(info.verb, "get" | "list" | "watch" | "head" | "options");
     let _counted = server.metrics.request_started(changes);
     let streamed = Streamed::find(&info, &query);
     // Only the start of a watch is bounded; the stream lives on in the answer. Other streams watch over themselves.
     let is_unbounded = info.verb == "watch" || streamed.is_some();
-    let is_head = request.method() == http::Method::HEAD;
     let is_rest = rest::is_rest(&info);
-    let failed = negotiate::output(request.headers()).map_or(Output::JSON, Output::whole);
+    let failed = negotiate::output(&parts.headers).map_or(Output::JSON, Output::whole);
+    let audited = Pending::begin(&server, &parts, &caller, &info, &query, streamed.as_ref());
 
     let patience = match asked_timeout(&query) {
         Ok(asked) => asked.map_or(REQUEST_TIMEOUT, |asked| asked.min(REQUEST_TIMEOUT)),
-        Err(error) => return answer::failure(&error),
+        Err(error) => {
+            let mut answer = answer::failure(&error);
+            audited.answered(&mut answer, Some(&error)).await;
+            return answer;
+        }
     };
-    let work = answer_request(&server, request, &caller, info.clone(), query, streamed);
+    let arrived = Arrived { parts, body, info: info.clone(), query, streamed };
+    let work = answer_request(&server, arrived, &caller, audited.trail());
     let result = if is_unbounded {
         work.await
     } else {
@@ -74,15 +92,23 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
             Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
         }
     };
-    let answer = match result {
-        Ok(answer) => answer,
+    let (answer, failure) = match result {
+        Ok(answer) => (answer, None),
         Err(error) => {
             log_failure(&info, &error, &caller);
-            if is_rest { rest::failure(&error) } else { answer::failure_as(failed, &error) }
+            (if is_rest { rest::failure(&error) } else { answer::failure_as(failed, &error) }, Some(error))
         }
     };
+    let mut answer = if is_from_page { without_prompt(answer) } else { answer };
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
+    audited.answered(&mut answer, failure.as_ref()).await;
     if is_head { answer::without_body(answer) } else { answer }
+}
+
+/// To be asked for a password by the browser itself, over a page that has its own way of asking, helps nobody.
+fn without_prompt(mut answer: Answer) -> Answer {
+    answer.headers_mut().remove(WWW_AUTHENTICATE);
+    answer
 }
 
 /// `?timeout=30s`: how long the client is willing to wait.
@@ -121,18 +147,25 @@ fn go_duration(text: &str) -> Option<Duration> {
     if text.is_empty() { None } else { Duration::try_from_secs_f64(seconds).ok() }
 }
 
-async fn answer_request(
-    server: &Arc<ApiServer>,
-    request: Request<Body>,
-    caller: &Caller,
+/// A request, and what its head says.
+struct Arrived {
+    parts: Parts,
+    body: Body,
     info: RequestInfo,
     query: Query,
     streamed: Option<Streamed>,
+}
+
+async fn answer_request(
+    server: &Arc<ApiServer>,
+    arrived: Arrived,
+    caller: &Caller,
+    trail: &Arc<Trail>,
 ) -> Result<Answer, ApiError> {
-    let (mut parts, body) = request.into_parts();
+    let Arrived { mut parts, body, info, query, streamed } = arrived;
     if let Some(Streamed::ClaimUpload(form)) = streamed {
         // Not a user of ours: a token for this one upload says all.
-        return upload::claim(server, &parts, body, form).await;
+        return upload::claim(server, &parts, body, form, trail).await;
     }
     let user = match caller {
         Caller::Internal => UserInfo::internal(),
@@ -141,13 +174,12 @@ async fn answer_request(
         Caller::Remote { certificates, address } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
             let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
-            let user = known.await?;
-            impersonate(
-                &server.auth.rbac,
-                user,
-                &parts.headers,
-                parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
-            )?
+            let known = known.await?;
+            trail.user(&known);
+            let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;
+            trail.acts_as(&user);
+            user
         }
     };
     let is_rest = rest::is_rest(&info);
@@ -155,15 +187,16 @@ async fn answer_request(
         rest::name_host(&mut parts);
     }
     match streamed.as_ref().and_then(Streamed::attributes) {
-        Some(wanted) => server.auth.authorize(&user, &wanted)?,
+        Some(wanted) => server.auth.authorize_told(&user, &wanted, trail)?,
         // Each of those paths is about a resource, and is authorized where that is known.
-        None if is_rest => {}
-        None => server.auth.authorize(&user, &Attributes::of(&info))?,
+        None if is_rest || usage::is_usage(&info) => {}
+        None => server.auth.authorize_told(&user, &Attributes::of(&info), trail)?,
     }
     let is_internal = matches!(caller, Caller::Internal);
     if let Some(streamed) = &streamed {
         let headers = parts.headers.clone();
-        let call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
+        let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
+        call.trail = Arc::clone(trail);
         return streamed.answer(call, &mut parts, body).await;
     }
     let _permit = if info.verb == "watch" || matches!(caller, Caller::Internal) {
@@ -183,11 +216,14 @@ async fn answer_request(
         server.large_bodies.acquire().await.ok()
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
-    let call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
+    let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
+    call.trail = Arc::clone(trail);
     let result = if call.info.is_resource {
         resource(&call).await
     } else if is_rest {
         rest::answer(&call, caller.address()).await
+    } else if usage::is_usage(&call.info) {
+        usage::answer(&call).await
     } else {
         paths::answer(&call).await
     };
@@ -202,6 +238,7 @@ pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
     match info.group.as_str() {
         kubevirt::GROUP => return kubevirt::answer(call).await,
         upload::GROUP => return upload::token_request(call).await,
+        usage::GROUP => return usage::metrics(call).await,
         "" if info.resource == "nodes" && info.subresource == "proxy" => return node_proxy::answer(call).await,
         _ => {}
     }
@@ -233,6 +270,7 @@ pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
         "watch" => verbs::watch::watch(call, &target, output).await,
         "create" if target.name.is_empty() => {
             let created = verbs::create::create(call, &target).await?;
+            call.trail.made(&target, &created);
             verbs::get::object(call, &target, output, 201, created)
         }
         "update" if !target.name.is_empty() => written(call, &target, verbs::update::update(call, &target).await?),

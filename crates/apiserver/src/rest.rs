@@ -5,6 +5,7 @@
 //! and subject to the same roles, admission and validation; its answer is dressed up on the way out. Failures are Steve's:
 //! `{"type":"error","status":404,"code":"NotFound","message":"..."}`.
 
+mod about;
 mod acting;
 mod actions;
 mod claim;
@@ -48,6 +49,7 @@ use crate::call::Call;
 use crate::pipeline::not_allowed;
 use crate::request::{RequestInfo, percent_decode};
 
+pub(crate) use about::about;
 pub(crate) use reply::failure;
 
 /// Rancher's way to the Kubernetes API of a cluster; ours is the only one.

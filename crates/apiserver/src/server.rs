@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
@@ -42,7 +43,12 @@ pub struct Config {
     pub extra_names: Vec<String>,
     /// Sets the password of the `admin` user; without one, the first start makes one up.
     pub admin_password: Option<Secret>,
+    pub website: Option<Website>,
+    pub audit: AuditLog,
 }
+
+/// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
+pub type Website = fn(&http::request::Parts) -> Option<http::Response<bytes::Bytes>>;
 
 /// An address to listen on.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +66,8 @@ pub enum StartError {
     Store(#[from] croft_store::Error),
     #[error("the store can no longer be followed: {reason}")]
     Lost { reason: String },
+    #[error("the audit log cannot be written; choose another place with --audit-log-path")]
+    Audit(#[source] std::io::Error),
     #[error("the admin kubeconfig could not be written")]
     Kubeconfig(#[source] croft_pki::Error),
     #[error("cannot listen on {addr}; choose another address with --listen")]
@@ -80,14 +88,18 @@ pub(crate) struct ApiServer {
     pub(crate) ca: Arc<Ca>,
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
+    pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
     pub(crate) in_flight: Semaphore,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
     pub(crate) node_proxy: NodeProxy,
+    pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
+    /// Where keys and certificates are.
+    pub(crate) pki_dir: PathBuf,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -235,6 +247,7 @@ impl Running {
         self.server.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.server.audit.flush().await;
         self.server.store.close().await
     }
 }
@@ -248,17 +261,22 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
+    let metrics = Metrics::new();
+    let audit = Audit::open(config.audit, metrics.audit()).map_err(StartError::Audit)?;
     let tasks = TaskTracker::new();
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
-        metrics: Metrics::new(),
+        metrics,
+        audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
+        website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
+        pki_dir: pki_dir.clone(),
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),

@@ -11,7 +11,7 @@ use crate::auth::Attributes;
 use crate::call::Call;
 use crate::request::{Query, RequestInfo};
 use crate::upload::Form;
-use crate::{harvester, kubevirt, rest, upload};
+use crate::{harvester, kubevirt, pieces, rest, upload};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
@@ -19,6 +19,8 @@ pub(crate) enum Streamed {
     Machine,
     /// An image, through Harvester's own paths.
     Image(harvester::Image),
+    /// A piece of an image.
+    Piece(pieces::Image),
     /// Changes of many kinds over one WebSocket.
     Subscription,
     /// Data for a claim, by whoever holds the token for it.
@@ -33,6 +35,9 @@ impl Streamed {
         if rest::subscribe::is_subscription(info) {
             return Some(Self::Subscription);
         }
+        if let Some(image) = pieces::Image::find(info) {
+            return Some(Self::Piece(image));
+        }
         harvester::Image::find(info, query).map(Self::Image).or_else(|| upload::find(info).map(Self::ClaimUpload))
     }
 
@@ -40,6 +45,7 @@ impl Streamed {
     pub(crate) fn attributes(&self) -> Option<Attributes<'_>> {
         match self {
             Self::Image(image) => Some(image.attributes()),
+            Self::Piece(image) => Some(image.attributes()),
             Self::Machine | Self::Subscription | Self::ClaimUpload(_) => None,
         }
     }
@@ -48,8 +54,9 @@ impl Streamed {
         match self {
             Self::Machine => kubevirt::stream::open(&call, parts).await,
             Self::Image(image) => image.answer(&call, body).await,
+            Self::Piece(image) => image.answer(&call, body).await,
             Self::Subscription => rest::subscribe::open(call, parts),
-            Self::ClaimUpload(form) => upload::claim(&call.server, parts, body, *form).await,
+            Self::ClaimUpload(form) => upload::claim(&call.server, parts, body, *form, &call.trail).await,
         }
     }
 }

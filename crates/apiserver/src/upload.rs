@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer, Body};
+use crate::audit::{ObjectRef, Trail};
 use crate::call::{self, Call};
 use crate::decode;
 use crate::node_proxy::{self, Patience};
@@ -120,13 +121,28 @@ pub(crate) fn find(info: &RequestInfo) -> Option<Form> {
 }
 
 /// Takes the file for the claim that the token names. HEAD only asks whether it would be taken.
-pub(crate) async fn claim(server: &Arc<ApiServer>, parts: &Parts, body: Body, form: Form) -> Result<Answer, ApiError> {
+pub(crate) async fn claim(
+    server: &Arc<ApiServer>,
+    parts: &Parts,
+    body: Body,
+    form: Form,
+    trail: &Trail,
+) -> Result<Answer, ApiError> {
     let token = bearer(&parts.headers).ok_or_else(ApiError::unauthorized)?;
     let target = server.auth.tokens.signer().verify_upload(token, Timestamp::now());
     let target = target.map_err(|error| {
         tracing::info!(%error, "an upload was refused");
         ApiError::unauthorized()
     })?;
+    trail.about(ObjectRef {
+        resource: "persistentvolumeclaims".to_owned(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        uid: target.uid.clone(),
+        api_version: "v1".to_owned(),
+        subresource: "upload".to_owned(),
+        ..ObjectRef::default()
+    });
     server.cache.fresh().await?;
     let claim = claim_object(server, &target.namespace, &target.name)?;
     if object::uid(&claim) != target.uid {
@@ -141,7 +157,7 @@ pub(crate) async fn claim(server: &Arc<ApiServer>, parts: &Parts, body: Body, fo
     let node = node_of(server, &claim)?;
     let file = file_of(&parts.headers, body, form).await?;
     let path = format!("/v1/claims/{}/{}", target.namespace, target.name);
-    let request = node_proxy::upload(&path, file)?;
+    let request = node_proxy::upload(Method::POST, &path, file)?;
     server.call_node(&node, request, Patience::AsLongAsItTakes).await
 }
 

@@ -271,6 +271,11 @@ fn basic_header(headers: &HeaderMap) -> Option<Result<(String, String), String>>
     Some(pair.map(|(user, password)| (user.to_owned(), password.to_owned())).ok_or_else(malformed))
 }
 
+/// Whose password came with a request.
+pub(crate) fn basic_user(headers: &HeaderMap) -> Option<String> {
+    basic_header(headers)?.ok().map(|(user, _)| user)
+}
+
 /// The token among the subprotocols of a WebSocket request.
 fn websocket_token(headers: &HeaderMap) -> Result<Option<String>, String> {
     let mentions = |name, wanted: &str| {

@@ -26,19 +26,23 @@ const MEMORY: &str = "croft-definitions";
 /// Writes those that are missing or differ. Their kinds are served when this returns.
 pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     server.cache.fresh().await?;
-    if remembered(server).is_some_and(|memory| found(server) == Some(memory)) {
-        return Ok(());
+    if remembered(server).is_none_or(|memory| found(server) != Some(memory)) {
+        install_all(server).await?;
     }
+    // Also when there was nothing to write: definitions may have come with the replay of the newest changes.
+    server.catalog_caught_up().await;
+    Ok(())
+}
+
+async fn install_all(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     let mut definitions = croft_api::shipped_definitions();
     loop {
         let some: Vec<Value> = definitions.by_ref().take(TOGETHER).collect();
         if some.is_empty() {
-            break;
+            return Ok(());
         }
         install_some(server, some).await?;
     }
-    server.catalog_caught_up().await;
-    Ok(())
 }
 
 /// What this start has found, for the next one.

@@ -10,6 +10,10 @@ const LONGHORN: &str = "driver.longhorn.io";
 
 /// Settings of Longhorn that clients read, as they hold here: volumes have one copy, on the disk of their node.
 const LONGHORN_SETTINGS: &[(&str, &str)] = &[
+    // Ours: bytes in a second for each disk, as a quantity; 0 is without a limit.
+    ("backup-bandwidth-limit", "0"),
+    ("backup-compression-method", "lz4"),
+    ("backup-concurrent-limit", "16"),
     ("backup-target", ""),
     ("backup-target-credential-secret", ""),
     ("data-engine-hugepage-enabled", "false"),
@@ -18,6 +22,7 @@ const LONGHORN_SETTINGS: &[(&str, &str)] = &[
     ("guaranteed-instance-manager-cpu", "0"),
     ("priority-class", ""),
     ("replica-replenishment-wait-interval", "600"),
+    ("restore-concurrent-limit", "16"),
     ("storage-minimal-available-percentage", "0"),
     ("storage-network", ""),
     ("storage-over-provisioning-percentage", "100"),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::legacy::subresources;
 use super::{groups, verbs};
 use crate::catalog::{Catalog, Group, Served};
-use crate::upload;
+use crate::{upload, usage};
 
 /// The core group for `/api`, all others for `/apis`.
 pub(super) fn document(catalog: &Catalog, core: bool) -> Value {
@@ -30,8 +30,10 @@ fn describe(catalog: &Catalog, group: &Group) -> Value {
             served.sort_by(|a, b| a.plural().cmp(b.plural()));
             let mut resources: Vec<Value> = served.into_iter().map(resource).collect();
             // KubeVirt's subresources have nothing that this form could say of them.
-            if group.name == upload::GROUP {
-                resources.extend(upload::discovered());
+            match group.name.as_str() {
+                upload::GROUP => resources.extend(upload::discovered()),
+                usage::GROUP => resources.extend(usage::discovered()),
+                _ => {}
             }
             json!({"version": version, "resources": resources, "freshness": "Current"})
         })

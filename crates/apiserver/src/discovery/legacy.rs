@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{groups, storage_version_hash, verbs};
 use crate::catalog::{Catalog, Group, Served};
-use crate::{kubevirt, upload};
+use crate::{kubevirt, upload, usage};
 
 /// `/api`: APIVersions.
 pub(super) fn core_versions(catalog: &Catalog, server_address: &str) -> Value {
@@ -52,6 +52,7 @@ pub(super) fn resource_list(catalog: &Catalog, group: &str, version: &str) -> Op
     resources.extend(match group {
         kubevirt::GROUP => kubevirt::about::listed(),
         upload::GROUP => upload::listed(),
+        usage::GROUP => usage::listed(),
         _ => Vec::new(),
     });
     let group_version = GroupVersion::new(group, version).to_string();

@@ -27,7 +27,7 @@ pub(super) struct Acting<'a> {
 impl<'a> Acting<'a> {
     /// Refused if the caller may not update the object.
     pub(super) fn new(call: &'a Call, schema: &'a Schema, namespace: &'a str, name: &'a str) -> Result<Self, ApiError> {
-        call.server.auth.authorize(&call.user, &schema.attributes("update", namespace, name))?;
+        call.server.auth.authorize_told(&call.user, &schema.attributes("update", namespace, name), &call.trail)?;
         Ok(Self { call, schema, namespace, name })
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use croft_api::cdi::filling;
 use croft_meta::{ApiError, Quantity, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -76,9 +77,68 @@ pub(super) async fn act(acting: &Acting<'_>, action: &str) -> Result<Answer, Api
             is_whole(acting, &claim)?;
             snapshot::take(acting, &claim).await?;
         }
+        "revert" => revert(acting, &claim).await?,
         other => return Err(not_available(other)),
     }
     Ok(no_content())
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Revert {
+    snapshot: String,
+}
+
+/// The volume becomes what it was, in its place. Harvester has no such action: it is not offered, but can be asked for.
+async fn revert(acting: &Acting<'_>, claim: &Value) -> Result<(), ApiError> {
+    let asked: Revert = acting.body()?;
+    let wanted = name("snapshot", &asked.snapshot)?;
+    is_whole(acting, claim)?;
+    let snapshot = acting.find(snapshot::GROUP, snapshot::SNAPSHOTS, acting.namespace, wanted);
+    let snapshot = snapshot.ok_or_else(|| ApiError::not_found(snapshot::GROUP, snapshot::SNAPSHOTS, wanted))?;
+    if snapshot["spec"]["source"]["persistentVolumeClaimName"] != acting.name {
+        return Err(acting.conflict(&format!("snapshot {wanted} is of another volume: restore it to a new one")));
+    }
+    if snapshot["status"]["readyToUse"] != true {
+        return Err(acting.conflict(&format!("snapshot {wanted} is not ready to use")));
+    }
+    let change = |claim: &mut Value| {
+        if let Some(machine) = running_user_of(acting) {
+            let why = format!("it is in use by the running VM {}/{machine}: stop that first", acting.namespace);
+            return Err(acting.conflict(&why));
+        }
+        let annotations = &mut claim["metadata"]["annotations"];
+        if !annotations.is_object() {
+            *annotations = json!({});
+        }
+        annotations[filling::REVERT] = json!(wanted);
+        for told in [filling::REVERTED, filling::REVERT_ERROR] {
+            annotations.as_object_mut().map(|all| all.remove(told));
+        }
+        Ok(())
+    };
+    acting.change(change).await
+}
+
+/// An instance that has the claim, and has not ended.
+fn running_user_of(acting: &Acting<'_>) -> Option<String> {
+    let instances = acting.call.server.cache.collection("kubevirt.io/virtualmachineinstances").list(acting.namespace);
+    let uses = |instance: &Value| {
+        let volumes = instance.pointer("/spec/volumes").and_then(Value::as_array);
+        let is_its = |volume: &Value| {
+            [
+                &volume["persistentVolumeClaim"]["claimName"],
+                &volume["ephemeral"]["persistentVolumeClaim"]["claimName"],
+                &volume["dataVolume"]["name"],
+                &volume["memoryDump"]["claimName"],
+            ]
+            .into_iter()
+            .any(|claim| claim == acting.name)
+        };
+        let has_ended = matches!(instance["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        !has_ended && volumes.into_iter().flatten().any(is_its)
+    };
+    instances.iter().find(|instance| uses(&instance.json())).map(|instance| instance.name().to_owned())
 }
 
 #[derive(Default, Deserialize)]

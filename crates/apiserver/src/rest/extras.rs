@@ -8,12 +8,12 @@ use serde_json::{Map, json};
 use super::reply;
 use super::schema::Schema;
 use crate::answer::{self, Answer};
+use crate::backup_target;
 use crate::call::Call;
 use crate::clock;
 use crate::pipeline::not_allowed;
 
 pub(super) const UI_INFO: &str = "/v1/harvester/ui-info";
-const BACKUP_TARGET: &str = "backup-target";
 
 pub(super) async fn answer(call: &Call, path: &[&str]) -> Result<Answer, ApiError> {
     if call.info.verb != "get" {
@@ -26,7 +26,7 @@ pub(super) async fn answer(call: &Call, path: &[&str]) -> Result<Answer, ApiErro
             &json!({ "ui-source": "bundled", "ui-index": "", "ui-plugin-index": "", "ui-plugin-bundled-version": "" }),
         )),
         ["clusters", "local"] => cluster(call),
-        ["backuptarget", "healthz"] => backup_target(call),
+        ["backuptarget", "healthz"] => backup_target(call).await,
         _ => Err(ApiError::no_such_path()),
     }
 }
@@ -86,10 +86,9 @@ fn device_capacity(call: &Call) -> Result<Answer, ApiError> {
 }
 
 /// Whether backups have somewhere to go.
-fn backup_target(call: &Call) -> Result<Answer, ApiError> {
-    let setting = call.server.cache.collection("harvesterhci.io/settings").get(BACKUP_TARGET);
-    let value = setting.map(|setting| setting.json()["value"].as_str().unwrap_or_default().to_owned());
-    let is_set = value.is_some_and(|value| !value.is_empty() && value != "{}");
-    let why = if is_set { "this server cannot write backups yet" } else { "backup target is not set" };
-    Err(reply::invalid("InvalidState", why))
+async fn backup_target(call: &Call) -> Result<Answer, ApiError> {
+    match backup_target::health(call).await {
+        Ok(()) => Ok(answer::json(200, &json!({}))),
+        Err(why) => Err(reply::invalid("InvalidState", why)),
+    }
 }

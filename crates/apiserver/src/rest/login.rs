@@ -51,7 +51,9 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
         }
     };
     let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
+    call.trail.tried(&asked.username);
     let user = verify(call, &asked.username, &given, address).await?;
+    call.trail.user(&user);
     let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
     let (mut token, text) = tokens::issue(call, &user, &order).await?;
     tracing::info!(user = asked.username, token = token["id"].as_str(), "logged in");

@@ -61,7 +61,7 @@ pub(super) async fn act(acting: &Acting<'_>, action: &str) -> Result<Answer, Api
         }
         "snapshot" => backups::can_snapshot(acting, &machine)?,
         "restore" => backups::restore(acting).await?,
-        "backup" => return Err(invalid("InvalidState", "backup: this server cannot back up machines")),
+        "backup" => backups::backup(acting).await?,
         other => return Err(not_available(other)),
     }
     Ok(no_content())

@@ -1,5 +1,7 @@
 //! One object: read, created, changed, deleted or told to do something, through the Kubernetes API.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use croft_meta::{ApiError, names, object};
 use http::header::{CONTENT_TYPE, USER_AGENT};
@@ -152,7 +154,7 @@ pub(super) async fn kubernetes(
     sent: Sent<'_>,
 ) -> Result<Value, ApiError> {
     let asking = asking(call, &method, &schema.kubernetes_path(namespace, name), sent);
-    call.server.auth.authorize(&call.user, &Attributes::of(&asking.info))?;
+    call.server.auth.authorize_told(&call.user, &Attributes::of(&asking.info), &call.trail)?;
     let answer = pipeline::resource(&asking).await?;
     for text in asking.take_warnings() {
         call.warn(text);
@@ -172,5 +174,8 @@ pub(super) fn asking(call: &Call, method: &Method, path: &str, sent: Sent<'_>) -
         }
     }
     let info = RequestInfo::parse(method, path, &query);
-    Call::new(call.server.clone(), call.user.clone(), call.is_internal, info, query, headers, sent.body)
+    let user = call.user.clone();
+    let mut asking = Call::new(call.server.clone(), user, call.is_internal, info, query, headers, sent.body);
+    asking.trail = Arc::clone(&call.trail);
+    asking
 }

@@ -12,8 +12,8 @@ use super::resource::no_content;
 use super::state::Look;
 use crate::answer::Answer;
 
-const GROUP: &str = "snapshot.storage.k8s.io";
-const SNAPSHOTS: &str = "volumesnapshots";
+pub(super) const GROUP: &str = "snapshot.storage.k8s.io";
+pub(super) const SNAPSHOTS: &str = "volumesnapshots";
 const CLAIMS: &str = "persistentvolumeclaims";
 const IMAGE_ID: &str = "harvesterhci.io/imageId";
 const CLASS: &str = "harvesterhci.io/storageClassName";

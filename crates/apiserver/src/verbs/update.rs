@@ -8,7 +8,7 @@ use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::create::{Tracking, create_object, may_create};
 use crate::write::{Decision, Outcome};
-use crate::{decode, prepare};
+use crate::{backup_target, decode, prepare};
 
 /// The answer to a PUT or PATCH: the object, and whether it was created by it.
 #[derive(Debug)]
@@ -95,6 +95,9 @@ pub(crate) async fn change(
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<Candidate, ApiError> + Send + Sync,
 ) -> Result<Outcome, ApiError> {
+    if backup_target::is_its_setting(target) {
+        try_backup_target(call, target, options, &make).await?;
+    }
     let outcome = call
         .server
         .write(target, options.dry_run, |current| {
@@ -106,6 +109,21 @@ pub(crate) async fn change(
         admission::after_write(call, target).await;
     }
     Ok(outcome)
+}
+
+/// Before anything is written: a write must not wait for a server that is far away.
+async fn try_backup_target(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    make: &(impl Fn(&Value) -> Result<Candidate, ApiError> + Send + Sync),
+) -> Result<(), ApiError> {
+    let Some(old) = call.server.cache.collection(target.storage_key()).get(&target.id()) else { return Ok(()) };
+    let old = old.json();
+    match next_state(call, target, options, &old, make(&old)?)? {
+        Decision::Put(new) => backup_target::admit(call, &new, Some(&old)).await,
+        _ => Ok(()),
+    }
 }
 
 fn next_state(

@@ -34,6 +34,8 @@ impl Cluster {
             store,
             extra_names: Vec::new(),
             admin_password: None,
+            website: None,
+            audit: croft_apiserver::AuditLog::off(),
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");
         let endpoint = Endpoint::from_kubeconfig(&server.kubeconfig).expect("an endpoint");

@@ -33,6 +33,30 @@ pub(super) fn can_snapshot(acting: &Acting<'_>, machine: &Value) -> Result<(), A
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+struct Asked {
+    name: String,
+    fs_freeze_deadline: String,
+}
+
+/// The machine goes to the backup target as it is.
+pub(super) async fn backup(acting: &Acting<'_>) -> Result<(), ApiError> {
+    let asked: Asked = acting.body()?;
+    let new = name("name", &asked.name)?;
+    let mut wanted = json!({
+        "metadata": { "name": new },
+        "spec": {
+            "type": "backup",
+            "source": { "apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": acting.name },
+        },
+    });
+    if !asked.fs_freeze_deadline.is_empty() {
+        wanted["spec"]["fsFreezeDeadline"] = json!(asked.fs_freeze_deadline);
+    }
+    acting.create(HARVESTER, "virtualmachinebackups", acting.namespace, wanted).await.map(drop)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Wanted {
     name: String,
     backup_name: String,

@@ -1,5 +1,6 @@
 //! Another machine like this one, with copies of its disks and Secrets, and addresses of its own.
 
+use croft_api::machine_state::{self, Origin, StateSource};
 use croft_meta::{ApiError, names, object};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ pub(super) async fn clone(acting: &Acting<'_>, source: &Value) -> Result<(), Api
     }
     acting.may("create", "kubevirt.io", VM)?;
     let mut machine = like(source, target, &asked.run_strategy);
+    copy_state(&mut machine, object::name(source), &random_suffix()?);
     copy_disks(acting, &mut machine, target)?;
     let copies = Copies::plan(acting, &mut machine["spec"]["template"]["spec"], target)?;
     copies.make(acting).await?;
@@ -108,6 +110,15 @@ fn remove(object: &mut Value, field: &str) {
     }
 }
 
+/// The firmware's variables and the TPM are copied by the node that starts it.
+fn copy_state(machine: &mut Value, source: &str, id: &str) {
+    let spec = serde_json::from_value(machine["spec"]["template"]["spec"].clone()).unwrap_or_default();
+    // A preference may ask for them too.
+    let is_kept = machine_state::is_kept(&spec) || machine["spec"]["preference"].is_object();
+    let from = StateSource { id: id.to_owned(), origin: Origin::Machine(source.to_owned()) };
+    StateSource::tell(is_kept.then_some(&from), &mut machine["spec"]["template"]);
+}
+
 fn copy_disks(acting: &Acting<'_>, machine: &mut Value, target: &str) -> Result<(), ApiError> {
     let mut list = Claims::default();
     let mut kept = Vec::new();
@@ -179,6 +190,13 @@ mod tests {
                 },
             })
         );
+        let mut machine = machine;
+        copy_state(&mut machine, "a", "1");
+        assert_eq!(StateSource::of_template(&machine["spec"]["template"]), None);
+        machine["spec"]["template"]["spec"]["domain"]["firmware"]["bootloader"]["efi"]["persistent"] = json!(true);
+        copy_state(&mut machine, "a", "1");
+        let from = StateSource { id: "1".into(), origin: Origin::Machine("a".into()) };
+        assert_eq!(StateSource::of_template(&machine["spec"]["template"]), Some(from));
         assert_eq!(like(&source, "b.c", "")["spec"]["running"], true);
         assert!(like(&source, "b.c", "")["spec"]["template"]["spec"]["hostname"].is_null());
     }

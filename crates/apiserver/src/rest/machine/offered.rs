@@ -10,6 +10,8 @@ use super::super::state::Look;
 use crate::cache::Cache;
 
 const BACKUPS: &str = "harvesterhci.io/virtualmachinebackups";
+const TARGETS: &str = "longhorn.io/backuptargets";
+const TARGET: &str = "longhorn-system/default";
 const INSTANCES: &str = "kubevirt.io/virtualmachineinstances";
 pub(super) const INSUFFICIENT_QUOTA: &str = "harvesterhci.io/insufficient-resource-quota";
 const HOTPLUG: &str = "harvesterhci.io/enableCPUAndMemoryHotplug";
@@ -135,7 +137,16 @@ pub(in super::super) fn offered(cache: &Cache, id: &str, machine: &Look<'_>) -> 
     if instance.is_none() && has_backup(cache, id) {
         offered.push("restore");
     }
+    if offered.contains(&"snapshot") && has_target(cache) {
+        offered.push("backup");
+    }
     offered
+}
+
+/// Whether backups have somewhere to go.
+fn has_target(cache: &Cache) -> bool {
+    let target = cache.collection(TARGETS).get(TARGET).map(|target| target.json()).unwrap_or_default();
+    target["spec"]["backupTargetURL"].as_str().is_some_and(|url| !url.is_empty())
 }
 
 /// Whether there is something that the machine could become again.

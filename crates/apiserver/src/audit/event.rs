@@ -1,0 +1,252 @@
+//! One event, as `audit.k8s.io/v1` has it at the level Metadata: never a body, a cookie or a header with credentials.
+
+use std::collections::BTreeMap;
+
+use croft_meta::ApiError;
+use croft_meta::time::format_micros;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::user::UserInfo;
+
+/// The name that somebody gave who could not prove to be that.
+pub(super) const TRIED: &str = "croft.io/tried-user";
+pub(super) const DECISION: &str = "authorization.k8s.io/decision";
+pub(super) const REASON: &str = "authorization.k8s.io/reason";
+
+/// What clients choose must not make lines as long as they like.
+const LONGEST: usize = 256;
+const LONGEST_MESSAGE: usize = 1_024;
+
+/// What a request was about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ObjectRef {
+    pub(crate) resource: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) api_group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) api_version: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) subresource: String,
+}
+
+impl ObjectRef {
+    pub(super) fn is_of(&self, group: &str, resource: &str) -> bool {
+        self.api_group == group && self.resource == resource
+    }
+
+    pub(super) fn shortened(self) -> Self {
+        Self {
+            resource: short(&self.resource, LONGEST),
+            namespace: short(&self.namespace, LONGEST),
+            name: short(&self.name, LONGEST),
+            uid: short(&self.uid, LONGEST),
+            api_group: short(&self.api_group, LONGEST),
+            api_version: short(&self.api_version, LONGEST),
+            subresource: short(&self.subresource, LONGEST),
+        }
+    }
+}
+
+/// `extra` is left out: those who act as others may put anything there.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct User {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    username: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    groups: Vec<String>,
+}
+
+impl From<UserInfo> for User {
+    fn from(user: UserInfo) -> Self {
+        Self { username: short(&user.name, LONGEST), uid: short(&user.uid, LONGEST), groups: user.groups }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Metadata {}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ResponseStatus {
+    metadata: Metadata,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    pub(super) code: u16,
+}
+
+impl ResponseStatus {
+    pub(super) fn of(code: u16, failure: Option<&ApiError>) -> Self {
+        let told = failure.map_or("", ApiError::message);
+        Self {
+            metadata: Metadata {},
+            status: (code >= 400).then_some("Failure"),
+            reason: failure.map_or("", ApiError::reason),
+            // What is said of an invalid object repeats parts of it.
+            message: if matches!(code, 400 | 422) { String::new() } else { short(told, LONGEST_MESSAGE) },
+            code,
+        }
+    }
+
+    /// Nobody is there any more to be answered; whether it was done is not known.
+    pub(super) fn gone() -> Self {
+        let message = "the client went away before it was answered".to_owned();
+        Self { metadata: Metadata {}, status: Some("Failure"), reason: "", message, code: 499 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Stage {
+    /// Of what goes on after its answer has begun, as consoles do.
+    ResponseStarted,
+    ResponseComplete,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Event {
+    kind: &'static str,
+    api_version: &'static str,
+    level: &'static str,
+    #[serde(rename = "auditID")]
+    pub(super) audit_id: String,
+    pub(super) stage: Stage,
+    #[serde(rename = "requestURI")]
+    pub(super) request_uri: String,
+    pub(super) verb: &'static str,
+    pub(super) user: User,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) impersonated_user: Option<User>,
+    #[serde(rename = "sourceIPs", skip_serializing_if = "Vec::is_empty")]
+    pub(super) source_ips: Vec<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) user_agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) object_ref: Option<ObjectRef>,
+    pub(super) response_status: ResponseStatus,
+    request_received_timestamp: String,
+    stage_timestamp: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) annotations: BTreeMap<&'static str, String>,
+}
+
+impl Event {
+    /// Of a request that came and was answered at these times; the rest is to be filled in.
+    pub(super) fn new(response_status: ResponseStatus, received: Timestamp, now: Timestamp) -> Self {
+        Self {
+            kind: "Event",
+            api_version: "audit.k8s.io/v1",
+            level: "Metadata",
+            audit_id: String::new(),
+            stage: Stage::ResponseComplete,
+            request_uri: String::new(),
+            verb: "",
+            user: User::default(),
+            impersonated_user: None,
+            source_ips: Vec::new(),
+            user_agent: String::new(),
+            object_ref: None,
+            response_status,
+            request_received_timestamp: format_micros(received),
+            stage_timestamp: format_micros(now),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn annotate(&mut self, key: &'static str, text: &str) {
+        if !text.is_empty() {
+            self.annotations.insert(key, short(text, LONGEST_MESSAGE));
+        }
+    }
+
+    /// With the newline that ends it. JSON has none inside.
+    pub(super) fn line(&self) -> Vec<u8> {
+        // Strings and numbers can always be written.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+/// What is too long is cut, visibly.
+pub(super) fn short(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+pub(super) fn short_agent(text: &str) -> String {
+    short(text, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn an_event_has_kubernetes_form() {
+        let error = ApiError::forbidden("", "pods", "a", "no");
+        let mut event = Event::new(
+            ResponseStatus::of(403, Some(&error)),
+            Timestamp::UNIX_EPOCH,
+            Timestamp::from_millisecond(1_500).unwrap(),
+        );
+        event.audit_id = "id".to_owned();
+        event.request_uri = "/api/v1/namespaces/ns/pods/a".to_owned();
+        event.verb = "delete";
+        event.user = UserInfo::new("ann", &["devs"]).into();
+        event.source_ips = vec!["10.0.0.1".to_owned()];
+        event.object_ref = Some(ObjectRef {
+            resource: "pods".into(),
+            name: "a".into(),
+            api_version: "v1".into(),
+            ..Default::default()
+        });
+        event.annotate(DECISION, "forbid");
+        event.annotate(REASON, "");
+        let line = event.line();
+        assert!(line.ends_with(b"}\n"));
+        let value: Value = serde_json::from_slice(&line).unwrap();
+        let expected = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "id",
+            "stage": "ResponseComplete", "requestURI": "/api/v1/namespaces/ns/pods/a", "verb": "delete",
+            "user": {"username": "ann", "groups": ["devs"]}, "sourceIPs": ["10.0.0.1"],
+            "objectRef": {"resource": "pods", "name": "a", "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "status": "Failure", "reason": "Forbidden",
+                "message": "pods \"a\" is forbidden: no", "code": 403},
+            "requestReceivedTimestamp": "1970-01-01T00:00:00.000000Z", "stageTimestamp": "1970-01-01T00:00:01.500000Z",
+            "annotations": {"authorization.k8s.io/decision": "forbid"},
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn what_was_sent_is_not_repeated() {
+        for (code, is_told) in [(400, false), (422, false), (403, true), (409, true), (500, true)] {
+            let status =
+                ResponseStatus::of(code, Some(&ApiError::new(code, "X", "password: Invalid value: \"hunter2\"")));
+            assert_eq!(!status.message.is_empty(), is_told, "{code}");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        assert_eq!(short("äöü", 2), "äö…");
+        assert_eq!(short("äö", 2), "äö");
+    }
+}
