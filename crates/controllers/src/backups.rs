@@ -1,43 +1,69 @@
-//! What is kept of machines in the cluster, and machines that are made from it again.
+//! What is kept of machines, in the cluster or in the backup target, and machines that are made from it again.
 //!
 //! - `capture` says what of a machine is kept; `rebuilt` makes a machine of that: they do nothing themselves;
-//! - `backup` looks after VirtualMachineBackups of the type `snapshot`: one VolumeSnapshot for each disk, all of one set, which
-//!   the machine's node takes at one instant;
-//! - `restore` looks after VirtualMachineRestores;
-//! - `machine_snapshot`, `machine_restore` and `machine_clone` do the same for KubeVirt's own kinds.
+//! - `backup` looks after VirtualMachineBackups: one VolumeSnapshot for each disk, all of one set, which the machine's node takes
+//!   at one instant, and sends to the target if they are of the type `backup`; `remote` is about what is there;
+//! - `remote_volume` does the same for single volumes, without machines;
+//! - `retention` deletes those that are too many or too old;
+//! - `restore` looks after VirtualMachineRestores; `fetched` brings what is in the target alone within their reach,
+//!   and `foreign` has it do without what only the cluster has that it was made in;
+//! - `state` is what a machine has besides its disks;
+//! - `machine_snapshot`, `machine_restore` (as `restore_policy` says) and `machine_clone` do the same for KubeVirt's own kinds.
 
 mod backup;
 mod capture;
+mod fetched;
+mod foreign;
 mod machine_clone;
 mod machine_restore;
 mod machine_snapshot;
 mod rebuilt;
+mod remote;
+mod remote_volume;
 mod restore;
+mod restore_policy;
+mod retention;
+mod state;
+
+pub(crate) use capture::milliseconds;
+pub(crate) use remote::FINALIZER as HELD_BY_TARGET;
+pub(crate) use remote::{is_sealed, set_sealed};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore};
+use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore, VolumeRemoteBackup, VolumeRemoteRestore};
 use croft_api::kubevirt::{
     VirtualMachine, VirtualMachineClone, VirtualMachineRestore as KubevirtRestore, VirtualMachineSnapshot,
 };
+use croft_api::longhorn::Backup;
 use croft_api::snapshot::VolumeSnapshot;
 use croft_reconcile::{Cache, Change, Error, Events, Key, Keys, Loop, Received, Source, Tasks};
 use futures::StreamExt;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::core::DynamicObject;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+use crate::backup_target::Target;
 use crate::inventory::Inventory;
+use crate::schedules::Schedules;
 
 const WORKERS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Work {
     Backup(Key),
+    /// Of a volume, in the target.
+    Copy(String),
     Restore(Key),
+    /// Of a single volume.
+    VolumeBackup(Key),
+    VolumeRestore(Key),
+    /// Of a machine's backups.
+    Retention(Key),
     MachineSnapshot(Key),
     MachineRestore(Key),
     Clone(Key),
@@ -47,8 +73,12 @@ pub(crate) struct Keeper {
     client: Client,
     inventory: Inventory,
     events: Events,
+    target: Target,
+    copies: Cache<Backup>,
     backups: Cache<VirtualMachineBackup>,
     restores: Cache<VirtualMachineRestore>,
+    volume_backups: Cache<VolumeRemoteBackup>,
+    volume_restores: Cache<VolumeRemoteRestore>,
     machine_snapshots: Cache<VirtualMachineSnapshot>,
     machine_restores: Cache<KubevirtRestore>,
     clones: Cache<VirtualMachineClone>,
@@ -57,13 +87,22 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn new(client: Client, inventory: Inventory, events: Events) -> (Arc<Self>, Received<Work>) {
+    pub(crate) fn new(
+        client: Client,
+        inventory: Inventory,
+        events: Events,
+        target: Target,
+    ) -> (Arc<Self>, Received<Work>) {
         let (keys, received) = Keys::channel();
         let new = Self {
             client,
             events,
+            target,
+            copies: Cache::default(),
             backups: Cache::default(),
             restores: Cache::default(),
+            volume_backups: Cache::default(),
+            volume_restores: Cache::default(),
             machine_snapshots: Cache::default(),
             machine_restores: Cache::default(),
             clones: Cache::default(),
@@ -74,12 +113,39 @@ impl Keeper {
         (Arc::new(new), received)
     }
 
+    /// The class for snapshots of this claim, that stay in the cluster or go to the target.
+    pub(crate) fn class_for(&self, claim: &PersistentVolumeClaim, is_snapshot: bool) -> Option<String> {
+        self.snapshot_class(capture::driver(&capture::claim(claim)), is_snapshot)
+    }
+
+    /// Kept up to date here, for others too.
+    pub(crate) fn all(&self) -> Cache<VirtualMachineBackup> {
+        self.backups.clone()
+    }
+
     /// Keeps the objects at hand, and has worked on whatever a change concerns.
-    pub(crate) fn follow(self: &Arc<Self>, tasks: &mut Tasks) {
-        let backups = |_: &Self, change: &Change<VirtualMachineBackup>| vec![Work::Backup(change.key.clone())];
+    pub(crate) fn follow(self: &Arc<Self>, schedules: &Arc<Schedules>, tasks: &mut Tasks) {
+        tasks.spawn(Arc::clone(self).watch_ages());
+        let (this, told) = (Arc::clone(self), Arc::clone(schedules));
+        tasks.spawn(async move {
+            let source = Source::of::<VirtualMachineBackup>();
+            let mut changes = std::pin::pin!(this.backups.follow(this.client.clone(), source));
+            while let Some(change) = changes.next().await {
+                this.keys.send(Work::Backup(change.key.clone()), Duration::ZERO).await;
+                if let Some(backup) = &change.new {
+                    let machine = Key::new(change.key.namespace.clone(), backup.spec.source.name.clone());
+                    this.keys.send(Work::Retention(machine), Duration::ZERO).await;
+                }
+                told.backup_changed(&change).await;
+            }
+        });
         let restores = |_: &Self, change: &Change<VirtualMachineRestore>| vec![Work::Restore(change.key.clone())];
-        tasks.spawn(Arc::clone(self).each(self.backups.clone(), backups));
+        tasks.spawn(Arc::clone(self).each(self.copies.clone(), Self::after_copy));
         tasks.spawn(Arc::clone(self).each(self.restores.clone(), restores));
+        let volumes = |it: &Self, change: &Change<VolumeRemoteBackup>| it.after_volume_backup(&change.key);
+        tasks.spawn(Arc::clone(self).each(self.volume_backups.clone(), volumes));
+        let volumes = |_: &Self, change: &Change<VolumeRemoteRestore>| vec![Work::VolumeRestore(change.key.clone())];
+        tasks.spawn(Arc::clone(self).each(self.volume_restores.clone(), volumes));
         tasks.spawn(Arc::clone(self).each(self.machine_snapshots.clone(), Self::after_machine_snapshot));
         tasks.spawn(Arc::clone(self).each(self.machine_restores.clone(), Self::after_machine_restore));
         let clones = |_: &Self, change: &Change<VirtualMachineClone>| vec![Work::Clone(change.key.clone())];
@@ -104,7 +170,11 @@ impl Keeper {
             async move {
                 match work {
                     Work::Backup(key) => Box::pin(backups.reconcile_backup(&key)).await,
+                    Work::Copy(name) => Box::pin(backups.reconcile_copy(&name)).await,
                     Work::Restore(key) => Box::pin(backups.reconcile_restore(&key)).await,
+                    Work::VolumeBackup(key) => Box::pin(backups.reconcile_volume_backup(&key)).await,
+                    Work::VolumeRestore(key) => Box::pin(backups.reconcile_volume_restore(&key)).await,
+                    Work::Retention(key) => Box::pin(backups.retain(&key)).await,
                     Work::MachineSnapshot(key) => Box::pin(backups.reconcile_machine_snapshot(&key)).await,
                     Work::MachineRestore(key) => Box::pin(backups.reconcile_machine_restore(&key)).await,
                     Work::Clone(key) => Box::pin(backups.reconcile_clone(&key)).await,
@@ -115,7 +185,10 @@ impl Keeper {
             tokio::join!(
                 self.inventory.synced(),
                 self.backups.synced(),
+                self.copies.synced(),
                 self.restores.synced(),
+                self.volume_backups.synced(),
+                self.volume_restores.synced(),
                 self.machine_snapshots.synced(),
                 self.machine_restores.synced(),
                 self.clones.synced()
@@ -135,6 +208,7 @@ impl Keeper {
                 self.keys.send(Work::Backup(Key::of(backup.as_ref())), Duration::ZERO).await;
             }
         }
+        self.keys.send(Work::Retention(change.key.clone()), Duration::ZERO).await;
         self.retry_restores(|restore| restore.spec.target.name == change.key.name).await;
     }
 
@@ -153,6 +227,9 @@ impl Keeper {
             })
         };
         self.retry_restores(is_its).await;
+        if self.volume_restores.get(claim).is_some() {
+            self.keys.send(Work::VolumeRestore(claim.clone()), Duration::ZERO).await;
+        }
     }
 
     async fn retry_restores(&self, concerned: impl Fn(&VirtualMachineRestore) -> bool) {
@@ -177,6 +254,9 @@ impl Keeper {
             match owner.kind.as_str() {
                 "VirtualMachineBackup" => {
                     work.push(Work::Backup(Key::new(change.key.namespace.clone(), owner.name.clone())));
+                }
+                "VolumeRemoteBackup" => {
+                    work.push(Work::VolumeBackup(Key::new(change.key.namespace.clone(), owner.name.clone())));
                 }
                 "VirtualMachineSnapshotContent" => {
                     let is_its = |snapshot: &&Arc<VirtualMachineSnapshot>| {

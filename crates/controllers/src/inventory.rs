@@ -20,8 +20,10 @@ use serde::de::DeserializeOwned;
 use crate::backups::Keeper;
 use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
+use crate::longhorn_snapshots::Mirror;
 use crate::maintenance::Maintenance;
 use crate::quota_usage::QuotaUsage;
+use crate::recurring::Recurring;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -46,6 +48,8 @@ pub(crate) struct DiskWatchers {
     pub(crate) claims: Arc<VolumeClaims>,
     pub(crate) catalog: Arc<DataCatalog>,
     pub(crate) backups: Arc<Keeper>,
+    pub(crate) jobs: Arc<Recurring>,
+    pub(crate) mirror: Arc<Mirror>,
 }
 
 /// Those who are told of instances besides machines and the scheduler.
@@ -114,6 +118,8 @@ impl Inventory {
             let told = told.clone();
             async move {
                 told.backups.snapshot_changed(&change).await;
+                told.jobs.snapshot_changed(&change).await;
+                told.mirror.snapshot_changed(&change).await;
                 told.catalog.snapshot_changed(&change.key).await;
             }
         }));

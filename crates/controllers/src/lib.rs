@@ -5,13 +5,16 @@
 //! and keep no copies of objects.
 //!
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
-//! [`volume_claims`] and [`data_catalog`], what is kept of them [`backups`] and [`snapshot_usage`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
+//! [`volume_claims`] and [`data_catalog`], what is kept of them [`backups`], [`backup_target`], [`schedules`], [`recurring`],
+//! [`longhorn_snapshots`] and
+//! [`snapshot_usage`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
 //! from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from
 //! the copies in [`inventory`].
 //!
 //! Start reading at [`croft_reconcile`], which they all run on.
 
 mod addons;
+mod backup_target;
 mod backups;
 mod claims;
 mod cluster_role_aggregation;
@@ -22,6 +25,7 @@ mod discovery;
 mod garbage_collector;
 mod inventory;
 mod key_pairs;
+mod longhorn_snapshots;
 mod maintenance;
 mod namespace;
 mod objects;
@@ -29,11 +33,14 @@ mod one_kind;
 mod orphaned_pod;
 mod patch;
 mod quota_usage;
+mod recurring;
 mod schedule;
+mod schedules;
 mod service_account;
 mod settings;
 mod snapshot_usage;
 mod templates;
+mod ticker;
 mod token_secret;
 mod virtual_machine;
 mod vlan_configs;
@@ -46,13 +53,17 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::backup_target::Target;
 use crate::backups::Keeper;
 use crate::data_catalog::DataCatalog;
 use crate::inventory::{DiskWatchers, InstanceWatchers, Inventory};
+use crate::longhorn_snapshots::Mirror;
 use crate::maintenance::Maintenance;
 use crate::objects::Everything;
 use crate::quota_usage::QuotaUsage;
+use crate::recurring::Recurring;
 use crate::schedule::Scheduler;
+use crate::schedules::Schedules;
 use crate::snapshot_usage::SnapshotUsages;
 use crate::virtual_machine::Machines;
 use crate::volume_claims::VolumeClaims;
@@ -77,36 +88,56 @@ pub async fn run(client: Client, ca_pem: String, stop: CancellationToken) {
     tasks.spawn(orphaned_pod::run(client.clone(), stop.clone()));
     tasks.spawn(key_pairs::run(client.clone(), stop.clone()));
     tasks.spawn(templates::run(client.clone(), stop.clone()));
-    tasks.spawn(settings::run(client.clone(), stop.clone()));
+    let target = Target::new(client.clone());
+    tasks.spawn(settings::run(client.clone(), target.clone(), stop.clone()));
+    tasks.spawn(target.clone().run(stop.clone()));
+    tasks.spawn(target.clone().sweep(stop.clone()));
     tasks.spawn(addons::run(client.clone(), stop.clone()));
     tasks.spawn(vlan_configs::run(client.clone(), stop.clone()));
-    start_machines(&client, &stop, &mut tasks);
+    start_machines(&client, target, &stop, &mut tasks);
     tasks.spawn(cluster_role_aggregation::run(client, stop));
     tasks.finish().await;
 }
 
 /// Starts what brings virtual machines to life: all of it looks at the same objects, so they are watched once.
-fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) {
+fn start_machines(client: &Client, target: Target, stop: &CancellationToken, tasks: &mut Tasks) {
     let inventory = Inventory::default();
     let (events, told) = Events::channel(client.clone(), "virtualmachine-controller");
     let (machines, machine_keys) = Machines::new(client.clone(), inventory.clone(), events.clone());
     let (scheduler, instance_keys) = Scheduler::new(client.clone(), inventory.clone(), events.clone());
     let (maintenance, node_keys) = Maintenance::new(client.clone(), inventory.clone(), events.clone());
     let (claims, claim_keys) = VolumeClaims::new(client.clone(), inventory.clone(), events.clone());
-    let (backups, backup_keys) = Keeper::new(client.clone(), inventory.clone(), events);
+    let (backups, backup_keys) = Keeper::new(client.clone(), inventory.clone(), events, target);
+    let (schedule_events, schedule_told) = Events::channel(client.clone(), "schedule-vm-backup-controller");
+    let (schedules, schedule_keys) =
+        Schedules::new(client.clone(), backups.all(), schedule_events, Arc::new(jiff::Timestamp::now));
+    let (job_events, job_told) = Events::channel(client.clone(), "longhorn-recurring-job-controller");
+    let clock = Arc::new(jiff::Timestamp::now);
+    let (jobs, job_keys) = Recurring::new(client.clone(), inventory.clone(), Arc::clone(&backups), job_events, clock);
     let (room, room_keys) = SnapshotUsages::new(client.clone(), inventory.clone());
+    let (mirror, mirror_keys) = Mirror::new(client.clone(), inventory.clone(), Arc::clone(&backups), room.contents());
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
     let (usage, quota_keys) = QuotaUsage::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
     catalog.follow(&mut watches);
     usage.follow(&mut watches);
-    backups.follow(&mut watches);
-    room.follow(&mut watches);
-    let told_of_disks =
-        DiskWatchers { claims: Arc::clone(&claims), catalog: Arc::clone(&catalog), backups: Arc::clone(&backups) };
+    schedules.follow(&mut watches);
+    backups.follow(&schedules, &mut watches);
+    jobs.follow(&mut watches);
+    mirror.follow(&mut watches);
+    room.follow(&mirror, &mut watches);
+    let told_of_disks = DiskWatchers {
+        claims: Arc::clone(&claims),
+        catalog: Arc::clone(&catalog),
+        backups: Arc::clone(&backups),
+        jobs: Arc::clone(&jobs),
+        mirror: Arc::clone(&mirror),
+    };
     let told_of_instances = InstanceWatchers { maintenance: Arc::clone(&maintenance), usage: Arc::clone(&usage) };
     inventory.follow(client, &machines, &scheduler, &told_of_disks, &told_of_instances, &mut watches);
     watches.spawn(told);
+    watches.spawn(schedule_told);
+    watches.spawn(job_told);
     let stopped = stop.clone();
     tasks.spawn(async move {
         let watch = async {
@@ -123,6 +154,9 @@ fn start_machines(client: &Client, stop: &CancellationToken, tasks: &mut Tasks) 
     tasks.spawn(scheduler.run(instance_keys, stop.clone()));
     tasks.spawn(claims.run(claim_keys, stop.clone()));
     tasks.spawn(backups.run(backup_keys, stop.clone()));
+    tasks.spawn(schedules.run(schedule_keys, stop.clone()));
+    tasks.spawn(jobs.run(job_keys, stop.clone()));
+    tasks.spawn(mirror.run(mirror_keys, stop.clone()));
     tasks.spawn(room.run(room_keys, stop.clone()));
     tasks.spawn(maintenance.run(node_keys, stop.clone()));
     tasks.spawn(usage.run(quota_keys, stop.clone()));

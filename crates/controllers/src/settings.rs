@@ -14,18 +14,30 @@ use kube::api::{DeleteParams, ObjectMeta, Patch};
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
+use crate::backup_target::Target;
 use crate::{one_kind, patch};
 
-pub(crate) async fn run(client: Client, stop: CancellationToken) {
+pub(crate) async fn run(client: Client, target: Target, stop: CancellationToken) {
+    let apply = |client, cache, key| apply(client, cache, key, target.clone());
     one_kind::run("setting", client, stop, |_| Some(Duration::ZERO), apply).await;
 }
 
-async fn apply(client: Client, cache: Cache<Setting>, key: Key) -> Result<(), Error> {
+async fn apply(client: Client, cache: Cache<Setting>, key: Key, target: Target) -> Result<(), Error> {
     let Some(old) = cache.get(&key) else { return Ok(()) };
-    if key.name == backup_target::SETTING {
+    let is_target = key.name == backup_target::SETTING;
+    if is_target {
         keep_keys(&client, &old).await?;
     }
-    let Some(change) = patch::guarded(&*old, &told(&old, &key.name, Timestamp::now())) else { return Ok(()) };
+    let Some(change) = patch::guarded(&*old, &told(&old, &key.name, Timestamp::now())) else {
+        if is_target && target.is_news(old.value.as_deref().unwrap_or_default()) {
+            target.changed();
+        }
+        return Ok(());
+    };
+    if is_target {
+        // New keys are news, even if everything else is as it was.
+        target.forget();
+    }
     let api: Api<Setting> = Api::all(client);
     let written = api.patch(&key.name, &patch::as_harvester(), &Patch::Merge(&change)).await;
     if let Some(written) = failure::absent_is_none(written)? {
@@ -41,6 +53,10 @@ fn told(setting: &Setting, name: &str, now: Timestamp) -> Setting {
     if let Some(target) = target(name, value).filter(BackupTarget::has_keys) {
         // A struct of texts can always be written.
         new.value = serde_json::to_string(&target.without_keys()).ok();
+    }
+    if name == backup_target::SETTING {
+        // Whoever looks whether it can be reached says so.
+        return new;
     }
     let is_told = setting.status.as_ref().is_some_and(|status| !status.conditions.is_empty());
     if value.is_empty() && !is_told {

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::inventory::Inventory;
+use crate::longhorn_snapshots::Mirror;
 use crate::patch;
 use crate::virtual_machine::view::{claim_name, namespace};
 
@@ -35,7 +36,12 @@ impl SnapshotUsages {
         (Arc::new(Self { client, inventory, quotas: Cache::default(), contents: Cache::default(), keys }), received)
     }
 
-    pub(crate) fn follow(self: &Arc<Self>, tasks: &mut Tasks) {
+    /// Kept up to date here, for others too.
+    pub(crate) fn contents(&self) -> Cache<VolumeSnapshotContent> {
+        self.contents.clone()
+    }
+
+    pub(crate) fn follow(self: &Arc<Self>, mirror: &Arc<Mirror>, tasks: &mut Tasks) {
         let usage = Arc::clone(self);
         tasks.spawn(async move {
             let source = Source::of::<ResourceQuota>();
@@ -44,11 +50,12 @@ impl SnapshotUsages {
                 usage.keys.send(change.key, Duration::ZERO).await;
             }
         });
-        let usage = Arc::clone(self);
+        let (usage, mirror) = (Arc::clone(self), Arc::clone(mirror));
         tasks.spawn(async move {
             let source = Source::of::<VolumeSnapshotContent>();
             let mut changes = std::pin::pin!(usage.contents.follow(usage.client.clone(), source));
             while let Some(change) = changes.next().await {
+                mirror.content_changed(&change).await;
                 let object = change.new.or(change.old);
                 let place = object.and_then(|content| content.spec.volume_snapshot_ref.namespace.clone());
                 for quota in usage.quotas.list().iter().filter(|quota| quota.namespace() == place) {

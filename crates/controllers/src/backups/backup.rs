@@ -1,4 +1,4 @@
-//! A VirtualMachineBackup of the type `snapshot`: what is kept, from the first look to the last.
+//! A VirtualMachineBackup: what is kept, from the first look to the last.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,8 @@ use std::sync::Arc;
 use croft_api::harvester::{
     BackupError, Copied, SecretBackup, VirtualMachineBackup, VirtualMachineBackupStatus, VolumeBackup, set_condition,
 };
+use croft_api::longhorn;
+use croft_api::machine_state::wants_memory;
 use croft_api::snapshot::{SnapshotSet, VolumeSnapshot};
 use croft_meta::Quantity;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
@@ -18,7 +20,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Keeper, capture, not_yet};
+use super::{Keeper, capture, not_yet, remote, state};
 use crate::inventory::setting;
 use crate::patch::{self, as_harvester, made_by_harvester};
 use crate::virtual_machine::view::this_second;
@@ -27,10 +29,7 @@ impl Keeper {
     pub(super) async fn reconcile_backup(self: &Arc<Self>, key: &Key) -> Result<(), Error> {
         let Some(backup) = self.backups.get(key) else { return Ok(()) };
         if backup.metadata.deletion_timestamp.is_some() {
-            return Ok(());
-        }
-        if !backup.spec.is_snapshot() {
-            return self.write_backup(&backup, refused(backup.status.clone().unwrap_or_default())).await;
+            return self.let_backup_go(key, &backup).await;
         }
         let status = backup.status.clone().unwrap_or_default();
         if status.source.is_none() && status.ready_to_use == Some(true) {
@@ -40,14 +39,22 @@ impl Keeper {
         if status.source.is_none() {
             return self.begin_backup(key, &backup).await;
         }
-        if self.is_machine_gone(key, &backup).await? {
+        let is_snapshot = backup.spec.is_snapshot();
+        // What is in the target outlives its machine.
+        if is_snapshot && self.is_machine_gone(key, &backup).await? {
             return self.follow_machine(key, &backup).await;
         }
-        if status.ready_to_use == Some(true) {
-            return Ok(());
+        match (status.ready_to_use, is_snapshot) {
+            (Some(true), true) => return Ok(()),
+            (Some(true), false) => return self.write_metadata(&backup, status).await,
+            _ => {}
         }
         self.make_snapshots(&backup, &status).await?;
-        let next = self.progress(key, status);
+        let mut next = self.progress(key, &backup, status);
+        if next.ready_to_use == Some(true) && !is_snapshot {
+            let set = backup.metadata.uid.as_deref().unwrap_or_default();
+            self.add_state(&key.namespace, set, &mut next).await?;
+        }
         self.write_backup(&backup, next).await
     }
 
@@ -57,10 +64,16 @@ impl Keeper {
         let Some(machine) = absent_is_none(self.machines(&key.namespace).get(name).await)? else {
             return self.fail_backup(backup, &format!("there is no machine {}/{name}", key.namespace)).await;
         };
-        let mut status = match self.describe(key, &machine).await? {
+        let mut status = match self.describe(key, backup, &machine).await? {
             Ok(status) => status,
             Err(why) => return self.fail_backup(backup, &why).await,
         };
+        if !backup.spec.is_snapshot() {
+            match self.place().await? {
+                Ok(place) => status.backup_target = Some(place),
+                Err(why) => return self.fail_backup(backup, &why).await,
+            }
+        }
         status.conditions = backup.status.clone().unwrap_or_default().conditions;
         let now = Timestamp::now();
         set_condition(&mut status.conditions, "InProgress", true, ("", "Operation in progress"), now);
@@ -72,6 +85,7 @@ impl Keeper {
     async fn describe(
         &self,
         key: &Key,
+        backup: &VirtualMachineBackup,
         machine: &DynamicObject,
     ) -> Result<Result<VirtualMachineBackupStatus, String>, Error> {
         let mut spec = machine.data["spec"].clone();
@@ -82,13 +96,22 @@ impl Keeper {
             let Some(claim) = self.bound_claim(&key.namespace, &disk.claim) else {
                 return Ok(Err(format!("the claim {} of volume {} is not bound", disk.claim, disk.volume)));
             };
-            let volume = volume_backup(&key.name, disk, capture::claim(&claim));
+            let is_snapshot = backup.spec.is_snapshot();
+            let mut kept = capture::claim(&claim);
+            if !is_snapshot {
+                // That is what the volume is called in the target.
+                kept.spec["volumeName"] = json!(claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()));
+            }
+            let volume = volume_backup(&key.name, disk, kept);
             let driver = volume.csi_driver_name.clone();
-            let Some(class) = self.snapshot_class(&driver) else {
-                return Ok(Err(format!("csi-driver-config has no volumeSnapshotClassName for {driver}")));
+            let Some(class) = self.snapshot_class(&driver, is_snapshot) else {
+                return Ok(Err(no_class(&driver, is_snapshot)));
             };
             classes.insert(driver, class);
             volumes.push(volume);
+        }
+        if let Some(why) = state::cannot_be_kept(&template, !volumes.is_empty()) {
+            return Ok(Err(why.to_owned()));
         }
         let secrets = match self.secrets(&key.namespace, &mut template).await? {
             Ok(secrets) => secrets,
@@ -108,11 +131,11 @@ impl Keeper {
         }))
     }
 
-    /// The class for snapshots of what this driver made.
-    pub(super) fn snapshot_class(&self, driver: &str) -> Option<String> {
+    /// The class for snapshots of what this driver made, that stay in the cluster or go to the target.
+    pub(super) fn snapshot_class(&self, driver: &str, is_snapshot: bool) -> Option<String> {
         let text = setting(&self.inventory, "csi-driver-config").unwrap_or_default();
         let config: Value = serde_json::from_str(&text).unwrap_or_default();
-        config[driver]["volumeSnapshotClassName"].as_str().filter(|class| !class.is_empty()).map(str::to_owned)
+        config[driver][class_field(is_snapshot)].as_str().filter(|class| !class.is_empty()).map(str::to_owned)
     }
 
     async fn secrets(&self, namespace: &str, template: &mut Value) -> Result<Result<Vec<SecretBackup>, String>, Error> {
@@ -146,6 +169,7 @@ impl Keeper {
             members,
             machine: backup.spec.source.name.clone(),
             freeze_ms: freeze_ms.filter(|wait| *wait > 0).unwrap_or(capture::FREEZE_MS),
+            with_memory: backup.spec.is_snapshot() && wants_memory(&backup.metadata),
         };
         for volume in &status.volume_backups {
             let wanted = capture::SnapshotWanted {
@@ -154,6 +178,7 @@ impl Keeper {
                 claim: &volume.persistent_volume_claim,
                 owner: backup.controller_owner_ref(&()),
                 set: &set,
+                is_copied: !backup.spec.is_snapshot(),
             };
             match self.make_snapshot(&wanted).await {
                 Err(Error::NotYet(why)) => return self.fail_backup(backup, &why).await,
@@ -169,8 +194,8 @@ impl Keeper {
             return Ok(());
         }
         let driver = capture::driver(wanted.claim);
-        let Some(class) = self.snapshot_class(driver) else {
-            return not_yet(format!("csi-driver-config has no volumeSnapshotClassName for {driver}"));
+        let Some(class) = self.snapshot_class(driver, !wanted.is_copied) else {
+            return not_yet(no_class(driver, !wanted.is_copied));
         };
         let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), wanted.namespace);
         match api.create(&made_by_harvester(), &capture::snapshot(wanted, class)).await {
@@ -188,7 +213,12 @@ impl Keeper {
     }
 
     /// What the snapshots say, put together.
-    fn progress(&self, key: &Key, mut status: VirtualMachineBackupStatus) -> VirtualMachineBackupStatus {
+    fn progress(
+        &self,
+        key: &Key,
+        backup: &VirtualMachineBackup,
+        mut status: VirtualMachineBackupStatus,
+    ) -> VirtualMachineBackupStatus {
         let now = Timestamp::now();
         let mut failed = None;
         for volume in &mut status.volume_backups {
@@ -197,6 +227,13 @@ impl Keeper {
             let there = found.as_ref().and_then(|snapshot| snapshot.status.as_ref());
             volume.ready_to_use = Some(found.as_ref().is_some_and(|snapshot| snapshot.is_ready()));
             volume.progress = Some(if volume.ready_to_use == Some(true) { 100 } else { 0 });
+            if let Some(snapshot) = found.as_ref().filter(|_| !backup.spec.is_snapshot()) {
+                let name = longhorn::backup_name(snapshot.metadata.uid.as_deref().unwrap_or_default());
+                let sent = self.copy(&name).and_then(|copy| copy.status.as_ref().map(|status| status.progress));
+                // All of it is sent a moment before it counts.
+                volume.progress = volume.progress.max(sent.map(|sent| sent.clamp(0, 99)));
+                volume.longhorn_backup_name = Some(name);
+            }
             volume.creation_time = there.and_then(|there| there.creation_time.clone());
             let size = there.and_then(|there| there.restore_size.as_ref());
             volume.volume_size = size.and_then(|size| Quantity::parse(&size.0).ok()).map(|size| size.value());
@@ -206,7 +243,7 @@ impl Keeper {
         }
         let (count, ready) = (status.volume_backups.len(), |one: &&VolumeBackup| one.ready_to_use == Some(true));
         let done = status.volume_backups.iter().filter(ready).count();
-        status.progress = i64::try_from((done * 100).checked_div(count).unwrap_or(100)).ok();
+        status.progress = Some(remote::overall(&status.volume_backups));
         status.error.clone_from(&failed);
         if done == count {
             let first = status.volume_backups.iter().filter_map(|volume| volume.creation_time.clone()).min();
@@ -217,6 +254,9 @@ impl Keeper {
         } else if let Some(error) = failed {
             let why = error.message.unwrap_or_default();
             set_condition(&mut status.conditions, "InProgress", false, ("Error", &why), now);
+            set_condition(&mut status.conditions, "Ready", false, ("", "Not ready"), now);
+        } else {
+            set_condition(&mut status.conditions, "InProgress", true, ("", "Operation in progress"), now);
             set_condition(&mut status.conditions, "Ready", false, ("", "Not ready"), now);
         }
         status
@@ -237,8 +277,17 @@ impl Keeper {
         not_yet(why)
     }
 
-    async fn write_backup(&self, old: &VirtualMachineBackup, status: VirtualMachineBackupStatus) -> Result<(), Error> {
-        let new = VirtualMachineBackup { status: Some(status), ..old.clone() };
+    /// What goes to the target is held until it is out of there again.
+    pub(super) async fn write_backup(
+        &self,
+        old: &VirtualMachineBackup,
+        status: VirtualMachineBackupStatus,
+    ) -> Result<(), Error> {
+        let mut new = VirtualMachineBackup { status: Some(status), ..old.clone() };
+        if !old.spec.is_snapshot() && !old.finalizers().iter().any(|name| name == remote::FINALIZER) {
+            new.finalizers_mut().push(remote::FINALIZER.to_owned());
+        }
+        self.tell_speed(&mut new);
         let Some(change) = patch::guarded(old, &new) else { return Ok(()) };
         let api: Api<VirtualMachineBackup> =
             Api::namespaced(self.client.clone(), old.metadata.namespace.as_deref().unwrap_or_default());
@@ -262,14 +311,18 @@ impl Keeper {
         Ok(!found.is_some_and(|machine| is_it(machine.metadata.uid.as_ref())))
     }
 
-    /// As in Harvester, snapshots of a machine go with it; those of its disks stay with the disks that stay.
-    async fn follow_machine(&self, key: &Key, backup: &VirtualMachineBackup) -> Result<(), Error> {
-        let is_read = self.restores.list().iter().any(|restore| {
+    /// Whether something is being restored from it.
+    pub(super) fn is_read(&self, key: &Key) -> bool {
+        self.restores.list().iter().any(|restore| {
             restore.spec.virtual_machine_backup_name == key.name
                 && restore.spec.virtual_machine_backup_namespace == key.namespace
                 && restore.status.as_ref().and_then(|status| status.complete) != Some(true)
-        });
-        if is_read {
+        })
+    }
+
+    /// As in Harvester, snapshots of a machine go with it; those of its disks stay with the disks that stay.
+    async fn follow_machine(&self, key: &Key, backup: &VirtualMachineBackup) -> Result<(), Error> {
+        if self.is_read(key) {
             return not_yet("something is restored from it");
         }
         let api: Api<VolumeSnapshot> = Api::namespaced(self.client.clone(), &key.namespace);
@@ -309,16 +362,10 @@ fn volume_backup(backup: &str, disk: capture::Disk, claim: Copied) -> VolumeBack
     }
 }
 
-/// The type `backup`, which goes to a target.
-fn refused(mut status: VirtualMachineBackupStatus) -> VirtualMachineBackupStatus {
-    const WHY: &str = "Croft cannot do this yet: no backup is made";
-    if status.error.is_none() {
-        status.ready_to_use = Some(false);
-        let now = this_second();
-        status.error = Some(BackupError { message: Some(WHY.to_owned()), time: Some(Time(now)) });
-        for ty in ["Ready", "InProgress"] {
-            set_condition(&mut status.conditions, ty, false, ("NotSupported", WHY), now);
-        }
-    }
-    status
+fn class_field(is_snapshot: bool) -> &'static str {
+    if is_snapshot { "volumeSnapshotClassName" } else { "backupVolumeSnapshotClassName" }
+}
+
+fn no_class(driver: &str, is_snapshot: bool) -> String {
+    format!("csi-driver-config has no {} for {driver}", class_field(is_snapshot))
 }

@@ -104,6 +104,8 @@ pub(super) struct SnapshotWanted<'a> {
     pub(super) claim: &'a Copied,
     pub(super) owner: Option<OwnerReference>,
     pub(super) set: &'a SnapshotSet,
+    /// To the backup target.
+    pub(super) is_copied: bool,
 }
 
 /// What the claim was goes along, so that it can be restored without it.
@@ -137,7 +139,7 @@ pub(super) fn snapshot(wanted: &SnapshotWanted<'_>, class: String) -> VolumeSnap
 }
 
 /// As Go writes durations (`1m30s`), in milliseconds.
-pub(super) fn milliseconds(text: &str) -> Option<u64> {
+pub(crate) fn milliseconds(text: &str) -> Option<u64> {
     let mut total = 0.0_f64;
     let mut rest = text;
     while !rest.is_empty() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use croft_api::kubevirt::{
     VirtualMachineClone, VirtualMachineCloneStatus, VirtualMachineRestore as KubevirtRestore, VirtualMachineSnapshot,
 };
+use croft_api::machine_state::StateSource;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found, message};
 use croft_reconcile::{Error, Key};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -32,7 +33,7 @@ impl Keeper {
             return Ok(());
         }
         if let Some(why) = unsupported(&clone) {
-            return self.write_clone(&clone, failed(status, why)).await;
+            return self.write_clone(&clone, failed(status, &why)).await;
         }
         let snapshot = self.snapshot_for(key, &clone).await?;
         let step = |phase: &str| VirtualMachineCloneStatus {
@@ -108,6 +109,8 @@ impl Keeper {
             "spec": {
                 "target": { "apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": target },
                 "virtualMachineSnapshotName": snapshot,
+                "patches": clone.spec.patches,
+                "volumeRestorePolicy": clone.spec.volume_name_policy,
             },
         });
         let Ok(wanted) = serde_json::from_value::<KubevirtRestore>(wanted) else {
@@ -195,14 +198,10 @@ fn target_name(clone: &VirtualMachineClone) -> String {
     named.unwrap_or_else(|| format!("clone-{}-{}", clone.spec.source.name, uid.get(..5).unwrap_or_default()))
 }
 
-fn unsupported(clone: &VirtualMachineClone) -> Option<&'static str> {
-    let spec = &clone.spec;
-    if !spec.patches.is_empty() {
-        return Some("patches are not supported: change the machine when it is there");
-    }
-    match spec.volume_name_policy.as_deref() {
-        None | Some("" | "RandomizeNames") => None,
-        Some(_) => Some("only the volumeNamePolicy RandomizeNames is supported"),
+fn unsupported(clone: &VirtualMachineClone) -> Option<String> {
+    match clone.spec.volume_name_policy.as_deref() {
+        None | Some("" | "RandomizeNames" | "PrefixTargetName") => None,
+        Some(other) => Some(format!("volumeNamePolicy {other} is none of RandomizeNames, PrefixTargetName")),
     }
 }
 
@@ -220,7 +219,10 @@ fn apply(machine: &mut Value, clone: &VirtualMachineClone) {
     filter(&mut machine["metadata"]["annotations"], &spec.annotation_filters);
     let template = &mut machine["spec"]["template"];
     filter(&mut template["metadata"]["labels"], &spec.template.label_filters);
+    let state = StateSource::of_template(template);
     filter(&mut template["metadata"]["annotations"], &spec.template.annotation_filters);
+    // That is no annotation of the source's.
+    StateSource::tell(state.as_ref(), template);
     let domain = &mut template["spec"]["domain"];
     if let Some(serial) = &spec.new_smbios_serial {
         domain["firmware"]["serial"] = json!(serial);

@@ -8,6 +8,7 @@ use croft_api::kubevirt::{
     VirtualMachineSnapshot, VirtualMachineSnapshotContent, VirtualMachineSnapshotContentSpec,
     VirtualMachineSnapshotContentStatus, VirtualMachineSnapshotStatus,
 };
+use croft_api::machine_state::wants_memory;
 use croft_api::snapshot::{SnapshotSet, Stillness, VolumeSnapshot};
 use croft_reconcile::failure::{absent_is_none, is_conflict};
 use croft_reconcile::{Error, Key};
@@ -18,7 +19,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{Keeper, capture, not_yet};
+use super::{Keeper, capture, not_yet, state};
 use crate::patch::{self, patch_params, post_params};
 use crate::virtual_machine::view::this_second;
 
@@ -77,7 +78,13 @@ impl Keeper {
             self.write_machine_snapshot(&snapshot, in_progress(status, &name)).await?;
             return not_yet("its disks are not kept yet");
         }
-        let status = self.done(key, status, &content);
+        let mut status = self.done(key, status, &content);
+        if let Some(volumes) = &mut status.snapshot_volumes
+            && self.kept_state(&key.namespace, &snapshot.uid().unwrap_or_default()).await?.is_some()
+        {
+            // What KubeVirt calls the volume that it has them on.
+            volumes.included_volumes.push(format!("persistent-state-for-{}", snapshot.spec.source.name));
+        }
         self.write_machine_snapshot(&snapshot, status).await?;
         self.unlock(key, &snapshot).await
     }
@@ -120,6 +127,10 @@ impl Keeper {
                 }
             }
         }
+        let template = &machine.data["spec"]["template"]["spec"];
+        if let Some(why) = state::cannot_be_kept(template, !volumes.is_empty()) {
+            return refuse(why.to_owned()).await;
+        }
         let lock = json!({ "status": { "snapshotInProgress": key.name } });
         self.machines(&key.namespace).patch_status(name, &patch_params(), &Patch::Merge(&lock)).await?;
         let content = content(snapshot, &machine, volumes);
@@ -148,6 +159,7 @@ impl Keeper {
             members: volumes.iter().filter_map(|volume| volume.volume_snapshot_name.clone()).collect(),
             machine: snapshot.spec.source.name.clone(),
             freeze_ms: capture::FREEZE_MS,
+            with_memory: wants_memory(&snapshot.metadata),
         };
         for volume in volumes {
             let wanted = capture::SnapshotWanted {
@@ -156,6 +168,7 @@ impl Keeper {
                 claim: &volume.persistent_volume_claim,
                 owner: content.controller_owner_ref(&()),
                 set: &set,
+                is_copied: false,
             };
             self.make_snapshot(&wanted).await?;
         }

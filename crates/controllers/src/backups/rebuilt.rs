@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use croft_api::harvester::{Copied, VolumeBackup, VolumeRestore};
+use croft_api::machine_state::{Beginning, StateSource};
 use croft_meta::names;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ const TEMPLATES: &str = "harvesterhci.io/volumeClaimTemplates";
 const RUN_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
 const VM_NAME: &str = "harvesterhci.io/vmName";
 const CREATOR: &str = "harvesterhci.io/creator";
-const IMAGE_ID: &str = "harvesterhci.io/imageId";
+pub(super) const IMAGE_ID: &str = "harvesterhci.io/imageId";
 /// What a new machine keeps of the annotations of the old one.
 const KEPT: [&str; 3] =
     ["harvesterhci.io/reservedMemory", "harvesterhci.io/enableCPUAndMemoryHotplug", "field.cattle.io/description"];
@@ -118,12 +119,14 @@ pub(super) fn replaced(
     kept: &Copied,
     restores: &[VolumeRestore],
     mark: (&str, &str),
+    beginning: &Beginning,
 ) -> (Value, Vec<String>) {
     let mut machine = now.clone();
     let old = capture::disks(&now["spec"]["template"]["spec"]).into_iter().map(|disk| disk.claim).collect();
     machine["spec"] = halted(kept.spec.clone());
     swap_disks(&mut machine["spec"]["template"]["spec"], restores);
     describe(&mut machine, kept, restores, mark);
+    beginning.tell(&mut machine["spec"]["template"]);
     (machine, old)
 }
 
@@ -146,6 +149,8 @@ pub(super) struct NewMachine<'a> {
     pub(super) keeps_secrets: bool,
     /// An annotation that says what made it.
     pub(super) mark: (&'a str, &'a str),
+    /// What it begins with besides its disks.
+    pub(super) state: Option<&'a StateSource>,
 }
 
 /// Another machine like the one that was, with names and addresses of its own.
@@ -167,6 +172,8 @@ pub(super) fn new(wanted: &NewMachine<'_>, kept: &Copied, restores: &[VolumeRest
     }
     describe(&mut machine, kept, restores, wanted.mark);
     let template = &mut machine["spec"]["template"];
+    // A guest that went on in another machine would have the addresses of this one.
+    Beginning { state: wanted.state.cloned(), memory: None }.tell(template);
     let labels = &mut template["metadata"]["labels"];
     if !labels.is_object() {
         *labels = json!({});
@@ -279,6 +286,7 @@ mod tests {
             keeps_addresses: false,
             keeps_secrets: false,
             mark: (LAST_RESTORE, "r-7"),
+            state: None,
         };
         let machine = new(&wanted, &kept(), &[disk()]);
         let spec = &machine["spec"]["template"]["spec"];
@@ -305,7 +313,7 @@ mod tests {
             "spec": {"runStrategy": "Halted", "template": {"spec": {"volumes": [
                 {"name": "root", "persistentVolumeClaim": {"claimName": "newer"}}]}}},
         });
-        let (machine, old) = replaced(&now, &kept(), &[disk()], (LAST_RESTORE, "r-7"));
+        let (machine, old) = replaced(&now, &kept(), &[disk()], (LAST_RESTORE, "r-7"), &Beginning::default());
         assert_eq!(old, ["newer"]);
         assert_eq!(machine["metadata"]["resourceVersion"], "3");
         assert_eq!(machine["metadata"]["annotations"][LAST_RESTORE], "r-7");

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use croft_api::harvester::{VirtualMachineBackup, VirtualMachineRestore, VirtualMachineRestoreStatus, set_condition};
+use croft_api::machine_state::{Beginning, StateSource, is_secret_name};
 use croft_meta::object;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
 use croft_reconcile::{Error, Key};
@@ -13,15 +14,17 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DeleteParams, Patch};
 use kube::core::DynamicObject;
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::rebuilt::{self, LAST_RESTORE, NewMachine};
-use super::{Keeper, not_yet};
+use super::{Keeper, not_yet, remote, state};
 use crate::patch::{self, as_harvester, made_by_harvester};
 use crate::virtual_machine::view::this_second;
 
 const CREATING: &str = "Creating new PVCs";
+const SEALED: &str =
+    "the backup is encrypted with a key that is not here: see the Secret longhorn-system/croft-backup-encryption";
 const WAITING: &str = "Waiting for target vm to be ready";
 
 impl Keeper {
@@ -39,9 +42,19 @@ impl Keeper {
         if status.complete.is_none() {
             return self.begin_restore(&restore, &backup).await;
         }
+        if !backup.spec.is_snapshot() {
+            self.bring_sources(&restore, &backup, &status.restores).await?;
+        }
         match self.bring_claims(&key.namespace, &status.restores).await {
             Ok(true) => {}
-            Ok(false) => return self.tell_restore(&restore, status, CREATING).await,
+            Ok(false) => {
+                let mut status = status;
+                if let Some(why) = self.hindrance(&key.namespace, &status.restores) {
+                    return self.fail_restore(&restore, &why).await;
+                }
+                status.progress = Some(self.filled(&key.namespace, &mut status.restores));
+                return self.tell_restore(&restore, status, CREATING).await;
+            }
             Err(Error::NotYet(why)) => return self.fail_restore(&restore, &why).await,
             Err(error) => return Err(error),
         }
@@ -64,10 +77,23 @@ impl Keeper {
         if kept.ready_to_use != Some(true) || kept.source.is_none() {
             return not_yet("the backup is not ready");
         }
+        if remote::is_sealed(&kept) {
+            // The key may have come since the target was looked at.
+            self.target.changed();
+            return self.fail_restore(restore, SEALED).await;
+        }
         let id = (restore.name_any(), restore.uid().unwrap_or_default());
         let claim = |volume| rebuilt::claim((&id.0, &id.1), &backup.name_any(), volume);
+        let mut restores: Vec<_> = kept.volume_backups.iter().map(claim).collect();
+        if !backup.spec.is_snapshot() {
+            self.find_sources(restore, &mut restores);
+            match self.naturalize(restore, &mut restores).await {
+                Err(Error::NotYet(why)) => return self.fail_restore(restore, &why).await,
+                done => done?,
+            }
+        }
         let mut status = VirtualMachineRestoreStatus {
-            restores: kept.volume_backups.iter().map(claim).collect(),
+            restores,
             complete: Some(false),
             progress: Some(0),
             ..VirtualMachineRestoreStatus::default()
@@ -106,6 +132,7 @@ impl Keeper {
                 let why = format!("VM {target} is already exists");
                 return self.fail_restore(restore, &why).await.map(|()| None);
             }
+            let state = self.state_for(restore, backup).await?;
             self.bring_secrets(&key.namespace, target, backup).await?;
             let wanted = NewMachine {
                 namespace: &key.namespace,
@@ -113,6 +140,7 @@ impl Keeper {
                 keeps_addresses: restore.spec.keep_mac_address,
                 keeps_secrets: false,
                 mark: (LAST_RESTORE, &id),
+                state: state.as_ref(),
             };
             let machine = rebuilt::new(&wanted, source, &status.restores);
             return self.write_machine(restore, &machine, true).await;
@@ -126,12 +154,38 @@ impl Keeper {
             let why = format!("Please stop the VM {target:?} before doing a restore");
             return self.fail_restore(restore, &why).await.map(|()| None);
         }
-        let (machine, old) = rebuilt::replaced(&now, source, &status.restores, (LAST_RESTORE, &id));
+        let first = kept.volume_backups.first().and_then(|volume| volume.name.as_deref());
+        let beginning = Beginning {
+            state: self.state_for(restore, backup).await?,
+            memory: self.memory_for(&key.namespace, &restore.uid().unwrap_or_default(), first),
+        };
+        let (machine, old) = rebuilt::replaced(&now, source, &status.restores, (LAST_RESTORE, &id), &beginning);
         // What is replaced is known before it is no longer named.
         let mut told = status.clone();
         told.deleted_volumes = old;
         self.write_restore(restore, told).await?;
-        self.write_machine(restore, &machine, false).await
+        let written = self.write_machine(restore, &machine, false).await?;
+        if let Some(written) = &written {
+            self.drop_state(&now, written).await?;
+        }
+        Ok(written)
+    }
+
+    /// What the machine is to begin with besides its disks.
+    async fn state_for(
+        &self,
+        restore: &VirtualMachineRestore,
+        backup: &VirtualMachineBackup,
+    ) -> Result<Option<StateSource>, Error> {
+        let secrets = backup.status.iter().flat_map(|status| &status.secret_backups).cloned().collect::<Vec<_>>();
+        let kept = match state::in_secrets(&secrets) {
+            Some(kept) => Some(kept),
+            None => {
+                self.kept_state(&restore.spec.virtual_machine_backup_namespace, &backup.uid().unwrap_or_default())
+                    .await?
+            }
+        };
+        self.bring_state(&restore.namespace().unwrap_or_default(), restore.controller_owner_ref(&()), kept).await
     }
 
     async fn write_machine(
@@ -161,7 +215,8 @@ impl Keeper {
     /// The Secrets of a new machine, under names of its own.
     async fn bring_secrets(&self, namespace: &str, target: &str, backup: &VirtualMachineBackup) -> Result<(), Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        for kept in backup.status.iter().flat_map(|status| &status.secret_backups) {
+        let kept = backup.status.iter().flat_map(|status| &status.secret_backups);
+        for kept in kept.filter(|kept| !is_secret_name(&kept.name)) {
             let wanted = json!({ "metadata": { "name": rebuilt::secret_name(target, &kept.name) }, "data": kept.data });
             let Ok(wanted) = serde_json::from_value::<Secret>(wanted) else {
                 return not_yet(format!("the secret {} that was kept cannot be read", kept.name));
@@ -215,7 +270,9 @@ impl Keeper {
                 }
             }
         }
+        self.drop_sources(restore, &status.restores).await?;
         self.own(restore, machine).await?;
+        self.give_state_to(machine).await?;
         let Some(restore) = self.restores.get(&Key::of(restore)) else { return Ok(()) };
         let now = Timestamp::now();
         status.complete = Some(true);
@@ -250,7 +307,7 @@ impl Keeper {
         );
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let kept = self.backups.get(&source).and_then(|backup| backup.status.clone()).unwrap_or_default();
-        for secret in &kept.secret_backups {
+        for secret in kept.secret_backups.iter().filter(|secret| !is_secret_name(&secret.name)) {
             let name = rebuilt::secret_name(&restore.spec.target.name, &secret.name);
             absent_is_none(secrets.patch(&name, &as_harvester(), &change).await)?;
         }

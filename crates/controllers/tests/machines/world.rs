@@ -39,6 +39,8 @@ impl World {
             store,
             extra_names: Vec::new(),
             admin_password: None,
+            website: None,
+            audit: croft_apiserver::AuditLog::off(),
         })
         .await?;
         let client = Client::new(server.local(), "default");
