@@ -2,12 +2,13 @@
 //!
 //! - `source` brings the bytes here, wherever they come from;
 //! - `status` decides what users are told, without doing anything; `class` is the StorageClass of an image;
-//! - `transfer` takes uploads and gives downloads; `settings` says how the world outside is reached.
+//! - `transfer` takes uploads and gives downloads, `pieces` takes uploads that come in several; `settings` says how the world outside is reached.
 //!
 //! A finalizer holds an image until its file and class are gone. A download that was interrupted, by whatever, goes on where it
 //! was; its part lies in `<pool>/imports` under the image's uid.
 
 mod class;
+mod pieces;
 pub(crate) mod settings;
 mod source;
 mod status;
@@ -54,7 +55,15 @@ struct Inner {
     images: Cache<VirtualMachineImage>,
     settings: Settings,
     /// Imports and uploads that run, by the uid of their image. Cancelled when the image goes.
-    running: Mutex<HashMap<String, CancellationToken>>,
+    running: Mutex<HashMap<String, Work>>,
+}
+
+/// An import or an upload.
+#[derive(Debug)]
+struct Work {
+    cancelled: CancellationToken,
+    /// One of several: the next may take its place.
+    is_piece: bool,
 }
 
 impl fmt::Debug for Inner {
@@ -140,7 +149,7 @@ impl Inner {
             if let Some(uid) = object.and_then(|image| image.uid()).filter(|_| is_going)
                 && let Some(running) = self.running.lock().get(&uid)
             {
-                running.cancel();
+                running.cancelled.cancel();
             }
             keys.send(change.key, Duration::ZERO).await;
         }
@@ -208,7 +217,7 @@ impl Inner {
             return Ok(());
         }
         let cancelled = CancellationToken::new();
-        self.running.lock().insert(uid.to_owned(), cancelled.clone());
+        self.running.lock().insert(uid.to_owned(), Work { cancelled: cancelled.clone(), is_piece: false });
         let result = tokio::select! {
             () = cancelled.cancelled() => None,
             result = self.import(key, image, uid, &current) => Some(result),
@@ -257,6 +266,10 @@ impl Inner {
     /// One that was begun and is not running any more was cut off by our end.
     async fn await_upload(&self, key: &Key, uid: &str, mut current: VirtualMachineImageStatus) -> Result<(), Error> {
         if current.progress.unwrap_or_default() == 0 || self.running.lock().contains_key(uid) {
+            return Ok(());
+        }
+        if croft_image::received(&self.work_dir(), uid).is_some() {
+            // Its sender may go on whenever it likes.
             return Ok(());
         }
         status::upload_failed(&mut current, "the upload was interrupted", Timestamp::now());

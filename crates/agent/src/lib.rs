@@ -4,6 +4,7 @@
 //! - `node` shows this machine as a Node object, with what it can do and what it lacks;
 //! - `workload` starts what runs guests: `vm` on [`volume`]s;
 //! - [`guest`] is what is known of the guests that run, and [`console`] their serial ports;
+//! - `machine_state` are the variables and TPMs of machines, as they are kept and brought back;
 //! - `link_monitors` shows the links of this host;
 //! - `ntp` tells the host's time daemon whom to ask;
 //! - `metrics` are the figures of all this;
@@ -23,6 +24,7 @@ pub mod guest;
 pub mod image;
 mod iso;
 mod link_monitors;
+mod machine_state;
 mod metrics;
 pub mod network;
 mod node;
@@ -150,12 +152,15 @@ pub async fn run(config: Config, stop: CancellationToken) -> Result<(), AgentErr
         accelerator,
         health,
     };
+    let sampled = Arc::clone(&figures);
     let services = server::Services { guests, reach: lines, stores, figures, logs };
     let mut tasks = Tasks::default();
     tasks.spawn(registration.run(stop.clone()));
     tasks.spawn(time_service.run(stop.clone()));
     tasks.spawn(link_monitors.run(stop.clone()));
     tasks.spawn(tls.clone().renew(stop.clone()));
+    let stopped = stop.clone();
+    tasks.spawn(async move { sampled.follow_usage(stopped).await });
     tasks.spawn(workload.run(stop.clone()));
     tasks.spawn(server::serve(listener, tls, services, stop));
     tasks.finish().await;

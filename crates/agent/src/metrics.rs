@@ -1,6 +1,6 @@
 //! Figures of this node, its pools and its guests, in Prometheus' text format.
 //!
-//! Nothing is gathered until somebody asks, and then by one at a time: every guest at once, each with a limit of its own,
+//! What is in that format is not gathered until somebody asks, and then by one at a time: every guest at once, each with a limit of its own,
 //! so that a machine that hangs delays the answer by that limit and no more. Names and labels are those of KubeVirt and
 //! node-exporter, since dashboards and alerts know them.
 
@@ -10,6 +10,7 @@ mod node;
 mod phases;
 mod process;
 mod text;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,10 +25,11 @@ use tokio::time::timeout;
 use crate::guest::{Guest, Guests};
 use crate::network::Networks;
 use crate::server::answer::{Body, with_type};
-use crate::volume::Volumes;
+use crate::volume::{PoolFigures, Volumes};
 use guest::Kind;
 pub(crate) use phases::Phases;
 use text::{Labels, Metric, Page, gauge, number};
+pub(crate) use usage::Window;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// For the file systems of the pools, which may hang with their disks.
@@ -43,6 +45,7 @@ pub(crate) struct Figures {
     /// Known once the node can run guests.
     workload: OnceLock<(Volumes, Arc<Networks>)>,
     turn: Mutex<()>,
+    usage: usage::Usage,
 }
 
 impl fmt::Debug for Figures {
@@ -54,7 +57,14 @@ impl fmt::Debug for Figures {
 impl Figures {
     pub(crate) fn new(node_name: &str, guests: Guests) -> Arc<Figures> {
         let node = Labels::default().with("node", node_name);
-        Arc::new(Figures { node, guests, phases: Arc::default(), workload: OnceLock::new(), turn: Mutex::default() })
+        Arc::new(Figures {
+            node,
+            guests,
+            phases: Arc::default(),
+            workload: OnceLock::new(),
+            turn: Mutex::default(),
+            usage: usage::Usage::default(),
+        })
     }
 
     /// To be told of machines that change.
@@ -97,13 +107,16 @@ impl Figures {
 
     async fn pools(&self) -> Page {
         let mut page = Page::default();
-        let Some((volumes, _)) = self.workload.get() else { return page };
+        node::pools(&mut page, &self.node, &self.pool_figures().await);
+        page
+    }
+
+    /// None as long as the disks hang.
+    async fn pool_figures(&self) -> Vec<PoolFigures> {
+        let Some((volumes, _)) = self.workload.get() else { return Vec::new() };
         let volumes = volumes.clone();
         let asking = tokio::task::spawn_blocking(move || volumes.figures());
-        if let Ok(Ok(figures)) = timeout(POOLS, asking).await {
-            node::pools(&mut page, &self.node, &figures);
-        }
-        page
+        timeout(POOLS, asking).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 }
 

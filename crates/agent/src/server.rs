@@ -9,8 +9,9 @@
 //! | `GET …/{guestosinfo,userlist,filesystemlist}`, `vnc/screenshot`, `log` | [`views`] |
 //! | `GET …/{console,vnc,usbredir,vsock,portforward/{port}/{tcp,udp}}` | [`mod@streams`], upgraded |
 //! | `POST /v1/images/{ns}/{name}?size=`, `GET /v1/images/{ns}/{name}`, `POST /v1/claims/{ns}/{name}` | [`transfers`] |
+//! | `PATCH /v1/images/{ns}/{name}/pieces?offset=&length=`, `GET …`, `DELETE …` | [`transfers`] |
 //! | `GET /logs`, `GET /logs/{name}` | [`mod@logs`] |
-//! | `GET /metrics` | [`Figures`] |
+//! | `GET /metrics`, `GET /v1/usage`, `GET /v1/usage/node?window=`, `GET /v1/usage/vmis/{ns}/{name}?window=` | [`Figures`] |
 //! | `GET /healthz` | |
 
 mod actions;
@@ -161,6 +162,11 @@ impl Server {
                 self.services.logs.answer(&self.services.guests, &name, query).await
             }
             Route::Metrics => Ok(self.services.figures.answer().await),
+            Route::Usage => self.services.figures.newest_usage(),
+            Route::UsageHistory(of, window) => {
+                let of = of.as_ref().map(|subject| (subject.namespace.as_str(), subject.name.as_str()));
+                self.services.figures.usage_history(of, window)
+            }
             Route::Act(subject, action) => {
                 let guest = self.guest(&subject, Failure::conflict)?;
                 actions::run(&guest, action, request.into_body(), &self.thaws).await?;

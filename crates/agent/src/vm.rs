@@ -3,7 +3,8 @@
 //! - `machine` turns the object into what QEMU is told to be; it is pure.
 //! - `prepare` gathers what that needs: disks (`volume`, `seed`), firmware, interfaces, user and control group.
 //! - `actor` is the one task of each machine, `live` its work while the machine runs, `status` what it tells the API.
-//! - [`Running`] is a machine as consoles, guest agents and figures see it; `still` holds one still for an instant.
+//! - [`Running`] is a machine as consoles, guest agents and figures see it; `still` holds one still for an instant,
+//!   `memory` writes down all that it has in mind, and has one go on from there.
 //! - `host` names what all this asks of the rest of the agent, and who is told of the machines that run.
 //!
 //! QEMU outlives us. Its directory below the agent's run directory is named after the object's uid, and that is all that
@@ -16,6 +17,7 @@ mod firmware;
 pub(crate) mod host;
 mod live;
 mod machine;
+mod memory;
 mod object;
 mod prepare;
 mod running;
@@ -44,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 use actor::Actor;
 use host::Host;
 
+pub(crate) use firmware::owner_uid;
 pub(crate) use running::{GuestFacts, Running};
 
 /// How often the state of machines that are no more is looked for.

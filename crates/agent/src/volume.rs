@@ -3,7 +3,7 @@
 //! - `claim` looks after PersistentVolumeClaims: provides a volume, binds, lets go; `expand` lets them grow;
 //! - `persistent` looks after PersistentVolumes: their phase, and what becomes of the file when the claim is gone;
 //! - `binding` and `plan` decide, without doing anything; `objects` writes what they decide;
-//! - `snapshot` keeps what volumes were at an instant;
+//! - `snapshot` keeps what volumes were at an instant, `revert` lets them be that again; `remote` sends that to the backup target, and fetches it from there;
 //! - `pools` knows the pools, `disks` makes pools of the node's disks as BlockDevice objects ask.
 //!
 //! Three rules. A volume's file is made before its object, so that an object without a file means a loss: it is told, and
@@ -21,6 +21,8 @@ mod objects;
 mod persistent;
 mod plan;
 mod pools;
+mod remote;
+mod revert;
 mod snapshot;
 
 use std::fmt;
@@ -100,6 +102,7 @@ struct Inner {
     contents: Cache<VolumeSnapshotContent>,
     snapshot_classes: Cache<VolumeSnapshotClass>,
     guests: Guests,
+    moves: remote::Moves,
     is_synced: AtomicBool,
     changes: watch::Sender<u64>,
     events: Events,
@@ -144,6 +147,7 @@ impl Volumes {
             contents: Cache::default(),
             snapshot_classes: Cache::default(),
             guests: config.guests,
+            moves: remote::Moves::default(),
             is_synced: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             health: config.health,
@@ -171,6 +175,13 @@ impl Volumes {
     /// The file of a snapshot that is ready, and how large it is. The error is for the user; it may pass.
     pub(crate) fn snapshot_file(&self, key: &Key) -> Result<(PathBuf, u64), String> {
         self.0.restorable(key).map(|found| (found.path, found.size_bytes))
+    }
+
+    /// The memory that was kept with a snapshot that is ready. The error is for the user; it may pass.
+    pub(crate) fn memory_file(&self, key: &Key) -> Result<PathBuf, String> {
+        let found = self.0.restorable(key)?;
+        let path = found.pool.memory_path(&found.name).ok().filter(|path| path.exists());
+        path.ok_or_else(|| format!("no memory was kept with snapshot {key}"))
     }
 
     /// How full the node's pools are. Asks the file systems.
@@ -206,6 +217,7 @@ impl Volumes {
             });
         }
         tasks.spawn(Arc::clone(&inner).look_after_disks(keys.clone(), stop.clone()));
+        tasks.spawn(Arc::clone(&inner).move_disks(keys.clone(), stop.clone()));
         let (gate, worker) = (Arc::clone(&inner), Arc::clone(&inner));
         let work = Loop { name: "volumes", workers: WORKERS, stop };
         let gate = async move { gate.start().await };

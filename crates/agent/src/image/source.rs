@@ -1,11 +1,11 @@
-//! Bringing an image's bytes here: from a URL, a volume, or another image.
+//! Bringing an image's bytes here: from a URL, the backup target, a volume, or another image.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::harvester::{VirtualMachineImage, VirtualMachineImageStatus, source_type};
-use croft_image::{ImportError, Options, Progress};
+use croft_image::{Checksum, ImportError, Options, Progress};
 use croft_meta::Chain;
 use croft_reconcile::Key;
 use kube::ResourceExt;
@@ -41,6 +41,12 @@ impl From<ImportError> for Failed {
     }
 }
 
+/// What the image's bytes are to have.
+pub(super) fn checksum(image: &VirtualMachineImage) -> Result<Option<Checksum>, Failed> {
+    let text = image.spec.checksum.as_deref().map(str::trim).filter(|checksum| !checksum.is_empty());
+    text.map(str::parse).transpose().map_err(|error: croft_image::ChecksumError| Failed::for_good(error.to_string()))
+}
+
 impl Inner {
     /// Makes the image's file. Gives the size of what was downloaded, if it was.
     pub(super) async fn import(
@@ -57,9 +63,7 @@ impl Inner {
             source_type::DOWNLOAD => self.download(key, image, uid, current).await.map(Some),
             source_type::EXPORT_FROM_VOLUME => self.export_volume(image, uid).await.map(|()| None),
             source_type::CLONE => self.clone_image(image, uid).await.map(|()| None),
-            source_type::RESTORE => {
-                Err(Failed::for_good("images cannot be restored from a backup target; download or upload it instead"))
-            }
+            source_type::RESTORE => self.restore(key, image, uid, current).await.map(Some),
             other => Err(Failed::for_good(format!("the sourceType {other} is not known"))),
         }
     }
@@ -72,9 +76,7 @@ impl Inner {
         current: &VirtualMachineImageStatus,
     ) -> Result<u64, Failed> {
         let url = image.spec.url.as_deref().unwrap_or_default();
-        let checksum = image.spec.checksum.as_deref().map(str::trim).filter(|checksum| !checksum.is_empty());
-        let checksum = checksum.map(str::parse).transpose();
-        let checksum = checksum.map_err(|error: croft_image::ChecksumError| Failed::for_good(error.to_string()))?;
+        let checksum = checksum(image)?;
         let (send, seen) = watch::channel(Progress { done: 0, total: None });
         let progress = Arc::new(move |progress| _ = send.send_replace(progress));
         let options = Options { checksum, progress, ..self.options(uid) };
@@ -82,6 +84,31 @@ impl Inner {
         let import = croft_image::import_url(url, &transport, &file, &options);
         tokio::select! {
             imported = import => Ok(imported?.size),
+            () = self.report(key, current, seen) => Err(Failed::for_now("nobody reports any more")),
+        }
+    }
+
+    /// From the backup target.
+    async fn restore(
+        &self,
+        key: &Key,
+        image: &VirtualMachineImage,
+        uid: &str,
+        current: &VirtualMachineImageStatus,
+    ) -> Result<u64, Failed> {
+        let url = image.spec.url.as_deref().unwrap_or_default();
+        let (send, seen) = watch::channel(Progress { done: 0, total: None });
+        let told = move |now: croft_backup::Progress| {
+            send.send_replace(Progress { done: now.done, total: Some(now.total) });
+        };
+        let transfer = croft_backup::Transfer { progress: Some(Arc::new(told)), ..croft_backup::Transfer::default() };
+        let options = Options { checksum: checksum(image)?, ..self.options(uid) };
+        let file = self.file(uid);
+        tokio::select! {
+            fetched = self.volumes.fetch_image(url, &file, &options, &transfer) => match fetched {
+                Ok(imported) => Ok(imported.size),
+                Err(why) => Err(Failed::for_now(why)),
+            },
             () = self.report(key, current, seen) => Err(Failed::for_now("nobody reports any more")),
         }
     }

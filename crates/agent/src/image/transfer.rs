@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Images, Inner, make_dir, status};
+use super::{Images, Inner, Work, make_dir, status};
 
 /// A sender that says nothing for this long has gone.
 pub(crate) const STALL: Duration = Duration::from_mins(2);
@@ -41,8 +41,8 @@ impl TransferError {
     pub fn code(&self) -> u16 {
         match self {
             Self::NotFound(_) => 404,
-            Self::Conflict(_) => 409,
-            Self::BadRequest(_) => 400,
+            Self::Conflict(_) | Self::Import(ImportError::Offset { .. }) => 409,
+            Self::BadRequest(_) | Self::Import(ImportError::Length { .. }) => 400,
             Self::Import(ImportError::NoSpace { .. }) => 507,
             Self::Import(ImportError::TooLarge { .. }) => 413,
             Self::Import(error) if error.may_pass() => 500,
@@ -77,19 +77,10 @@ impl Images {
         E: fmt::Display,
     {
         let (inner, key) = (&self.0, Key::new(namespace, name));
-        let image = inner.get(&key).await?;
+        let image = inner.waiting(&key).await?;
         let uid = image.uid().unwrap_or_default();
         let mut current = image.status.clone().unwrap_or_default();
-        if image.spec.source_type != source_type::UPLOAD {
-            return Err(TransferError::BadRequest(format!("image {key} is not of the sourceType upload")));
-        }
-        if !status::is_initialized(&current) {
-            return Err(TransferError::Conflict(format!("image {key} is not initialized yet: timeout waiting for it")));
-        }
-        if status::is_imported(&current) {
-            return Err(TransferError::Conflict(format!("image {key} has been uploaded already")));
-        }
-        let running = Running::begin(inner, &uid)
+        let running = Running::begin(inner, &uid, false)
             .ok_or_else(|| TransferError::Conflict(format!("an upload into image {key} is running")))?;
         status::uploading(&mut current, size, Timestamp::now());
         inner.patch(&key, &json!({ "status": current })).await?;
@@ -130,6 +121,22 @@ impl Images {
 }
 
 impl Inner {
+    /// An image that is to be uploaded, and is not yet.
+    pub(super) async fn waiting(&self, key: &Key) -> Result<Arc<VirtualMachineImage>, TransferError> {
+        let image = self.get(key).await?;
+        let current = image.status.clone().unwrap_or_default();
+        if image.spec.source_type != source_type::UPLOAD {
+            return Err(TransferError::BadRequest(format!("image {key} is not of the sourceType upload")));
+        }
+        if !status::is_initialized(&current) {
+            return Err(TransferError::Conflict(format!("image {key} is not initialized yet: timeout waiting for it")));
+        }
+        if status::is_imported(&current) {
+            return Err(TransferError::Conflict(format!("image {key} has been uploaded already")));
+        }
+        Ok(image)
+    }
+
     /// From the server: an upload follows the creation so closely that the watch may be behind.
     async fn get(&self, key: &Key) -> Result<Arc<VirtualMachineImage>, TransferError> {
         let api: Api<VirtualMachineImage> = Api::namespaced(self.client.clone(), &key.namespace);
@@ -163,21 +170,21 @@ impl Inner {
 }
 
 /// An upload that runs; whoever removes the image cancels it.
-struct Running<'a> {
+pub(super) struct Running<'a> {
     inner: &'a Inner,
     uid: &'a str,
-    cancelled: CancellationToken,
+    pub(super) cancelled: CancellationToken,
 }
 
 impl<'a> Running<'a> {
     /// None if one runs already.
-    fn begin(inner: &'a Inner, uid: &'a str) -> Option<Self> {
+    pub(super) fn begin(inner: &'a Inner, uid: &'a str, is_piece: bool) -> Option<Self> {
         let mut running = inner.running.lock();
         if running.contains_key(uid) {
             return None;
         }
         let cancelled = CancellationToken::new();
-        running.insert(uid.to_owned(), cancelled.clone());
+        running.insert(uid.to_owned(), Work { cancelled: cancelled.clone(), is_piece });
         Some(Self { inner, uid, cancelled })
     }
 }

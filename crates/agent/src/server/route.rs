@@ -4,11 +4,16 @@ use http::{Method, Request};
 
 use super::Transport;
 use super::answer::Failure;
+use crate::metrics::Window;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Health,
     Metrics,
+    /// The newest figures of all.
+    Usage,
+    /// Of an instance, or of the node itself.
+    UsageHistory(Option<Subject>, Window),
     /// One of the node's logs; all of their names if it is empty.
     Logs(String),
     Act(Subject, Action),
@@ -54,9 +59,18 @@ pub(super) enum StreamKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transfer {
-    IntoImage { size: Option<u64> },
+    IntoImage {
+        size: Option<u64>,
+    },
     FromImage,
     IntoClaim,
+    /// A piece of an image, how much of it is here, and the end of that.
+    Piece {
+        offset: u64,
+        length: u64,
+    },
+    Pieces,
+    ForgetPieces,
 }
 
 impl Route {
@@ -68,9 +82,19 @@ impl Route {
             (&Method::GET, ["healthz"]) => Some(Self::Health),
             (&Method::GET, ["metrics"]) => Some(Self::Metrics),
             (&Method::GET, ["logs", name @ ..]) => Some(Self::Logs(name.join("/"))),
+            (&Method::GET, ["v1", "usage"]) => Some(Self::Usage),
+            (&Method::GET, ["v1", "usage", "node"]) => Some(Self::UsageHistory(None, window(query)?)),
+            (&Method::GET, ["v1", "usage", "vmis", namespace, name]) => {
+                let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+                Some(Self::UsageHistory(Some(subject), window(query)?))
+            }
             (method, ["v1", "vmis", namespace, name, rest @ ..]) => {
                 let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
                 of_instance(method, subject, rest, query)?
+            }
+            (method, ["v1", "images", namespace, name, "pieces"]) if is_name(namespace) && is_name(name) => {
+                let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
+                of_pieces(method, query)?.map(|transfer| Self::Transfer(subject, transfer))
             }
             (method, ["v1", kind, namespace, name]) if is_name(namespace) && is_name(name) => {
                 let subject = Subject { namespace: (*namespace).to_owned(), name: (*name).to_owned() };
@@ -112,6 +136,19 @@ fn of_instance(method: &Method, subject: Subject, rest: &[&str], query: &str) ->
     Ok(Some(route))
 }
 
+fn of_pieces(method: &Method, query: &str) -> Result<Option<Transfer>, Failure> {
+    let number = |key: &str| {
+        let number = value(query, key).and_then(|text| text.parse().ok());
+        number.ok_or_else(|| Failure::bad_request(format!("{key}: it must be a number of bytes")))
+    };
+    Ok(match *method {
+        Method::GET => Some(Transfer::Pieces),
+        Method::PATCH => Some(Transfer::Piece { offset: number("offset")?, length: number("length")? }),
+        Method::DELETE => Some(Transfer::ForgetPieces),
+        _ => None,
+    })
+}
+
 fn of_file(method: &Method, kind: &str, query: &str) -> Result<Option<Transfer>, Failure> {
     Ok(match (method, kind) {
         (&Method::POST, "images") => {
@@ -124,6 +161,11 @@ fn of_file(method: &Method, kind: &str, query: &str) -> Result<Option<Transfer>,
         (&Method::POST, "claims") => Some(Transfer::IntoClaim),
         _ => None,
     })
+}
+
+fn window(query: &str) -> Result<Window, Failure> {
+    let Some(text) = value(query, "window") else { return Ok(Window::TenMinutes) };
+    Window::parse(text).ok_or_else(|| Failure::bad_request(format!("window: {text:?} is neither 10m nor 24h")))
 }
 
 /// A name as objects have them: it goes into paths of the API server.
@@ -192,6 +234,14 @@ mod tests {
             ("POST", "/v1/images/ns/vm?size=7", Ok(Route::Transfer(subject(), Transfer::IntoImage { size: Some(7) }))),
             ("POST", "/v1/images/ns/vm?size=-7", Err(400)),
             ("GET", "/v1/images/ns/vm", Ok(Route::Transfer(subject(), Transfer::FromImage))),
+            ("GET", "/v1/images/ns/vm/pieces", Ok(Route::Transfer(subject(), Transfer::Pieces))),
+            (
+                "PATCH",
+                "/v1/images/ns/vm/pieces?offset=7&length=9",
+                Ok(Route::Transfer(subject(), Transfer::Piece { offset: 7, length: 9 })),
+            ),
+            ("PATCH", "/v1/images/ns/vm/pieces?offset=7", Err(400)),
+            ("DELETE", "/v1/images/ns/vm/pieces", Ok(Route::Transfer(subject(), Transfer::ForgetPieces))),
             ("POST", "/v1/claims/ns/vm", Ok(Route::Transfer(subject(), Transfer::IntoClaim))),
             ("GET", "/v1/claims/ns/vm", Err(404)),
             ("POST", "/v1/claims/ns/..", Err(404)),
@@ -199,6 +249,10 @@ mod tests {
             ("GET", "/logs", Ok(Route::Logs(String::new()))),
             ("GET", "/logs/a/b.log?tailBytes=1", Ok(Route::Logs("a/b.log".to_owned()))),
             ("PUT", "/logs", Err(404)),
+            ("GET", "/v1/usage", Ok(Route::Usage)),
+            ("GET", "/v1/usage/node?window=24h", Ok(Route::UsageHistory(None, Window::Day))),
+            ("GET", "/v1/usage/vmis/ns/vm", Ok(Route::UsageHistory(Some(subject()), Window::TenMinutes))),
+            ("GET", "/v1/usage/node?window=1h", Err(400)),
             ("GET", "/healthz", Ok(Route::Health)),
             ("GET", "/", Err(404)),
         ] {

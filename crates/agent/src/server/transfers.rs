@@ -13,6 +13,7 @@ use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyDataStream, BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
+use serde_json::json;
 
 use super::answer::{self, Body, BoxError, Failure};
 use super::route::{Subject, Transfer};
@@ -52,6 +53,22 @@ pub(super) async fn run(
             let mut file = Upload::of(body);
             let taken = imports.upload_claim(namespace, name, None, &mut file).await;
             file.answered(taken)
+        }
+        Transfer::Piece { offset, length } => {
+            let mut file = Upload::of(body);
+            match images.upload_piece((namespace, name), (offset, length), &mut file).await {
+                Ok(reached) => answer::json_of(&json!({ "offset": reached, "length": length })),
+                Err(error) => file.answered(Err::<(), _>(error)),
+            }
+        }
+        Transfer::Pieces => {
+            let here = images.pieces_of(namespace, name).await.map_err(|error| refused(&error))?;
+            let length = here.map(|here| here.length);
+            answer::json_of(&json!({ "offset": here.map_or(0, |here| here.offset), "length": length }))
+        }
+        Transfer::ForgetPieces => {
+            images.forget_pieces(namespace, name).await.map_err(|error| refused(&error))?;
+            Ok(answer::empty())
         }
         Transfer::FromImage => {
             let (file_name, chunks) = images.download_image(namespace, name).await.map_err(|error| refused(&error))?;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use croft_api::kubevirt::{VirtualMachineInstance, phase};
+use croft_api::machine_state::MemorySource;
 use croft_meta::Chain;
-use croft_qemu::process::{Launch, Process, ProcessError};
+use croft_qemu::process::{self, Launch, Process, ProcessError};
 use croft_qemu::qmp::{Events as QmpEvents, Qmp};
 use croft_reconcile::{Backoff, Events};
 use jiff::Timestamp;
@@ -18,10 +19,11 @@ use tokio::time::sleep;
 use super::host::{Host, Lacking, Lease};
 use super::live::{Live, Outcome};
 use super::machine;
+use super::memory::{self, Description};
 use super::object::Object;
-use super::prepare::{self, Prepared};
+use super::prepare::{self, Prepared, Resumption};
 use super::status::{View, Why, render};
-use super::{adopt, cleanup};
+use super::{adopt, cleanup, firmware};
 
 /// How often what is missing is looked for, beside being told.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -119,6 +121,12 @@ impl Actor {
             adopted = Process::adopt(&dir, machine::machine_uuid(&vmi)).await;
         }
         match adopted {
+            Ok((process, qmp, _)) if self.is_half_resumed(&qmp).await => {
+                process.kill();
+                process.wait().await;
+                self.clean().await;
+                Ok(None)
+            }
             Ok((process, qmp, events)) => {
                 tracing::info!(vmi = %machine_name(&vmi), pid = process.pid(), "machine adopted");
                 if self.user.is_none() {
@@ -138,10 +146,77 @@ impl Actor {
         for warning in &prepared.warnings {
             self.events.warning(&*self.object.get(), "NotHonoured", warning);
         }
-        match self.launch(prepared).await {
-            Ok(connected) => Ok(connected),
-            Err(error) => Err(self.failed("FailedStart", &Chain(&error).to_string())),
+        let mut prepared = prepared;
+        let memory = prepared.memory.take();
+        let (machine, accel) = (prepared.machine.clone(), prepared.accel);
+        let connected = match self.launch(prepared).await {
+            Ok(connected) => connected,
+            Err(error) => return Err(self.failed("FailedStart", &Chain(&error).to_string())),
+        };
+        let described = Description::of(&machine, accel, &connected.qmp).await;
+        let outcome = match (described, memory) {
+            (Ok(described), memory) => {
+                if let Err(error) = described.write(connected.process.dir()) {
+                    tracing::warn!(error = %Chain(&error), "what a machine was started with could not be written down");
+                }
+                match memory {
+                    Some(memory) => self.resume(&connected, &described, memory).await,
+                    None => Ok(()),
+                }
+            }
+            (Err(error), Some(_)) => Err(Chain(&error).to_string()),
+            (Err(error), None) => {
+                tracing::warn!(error = %Chain(&error), "what a machine was started with is not known");
+                Ok(())
+            }
+        };
+        let Err(why) = outcome else { return Ok(connected) };
+        connected.process.kill();
+        connected.process.wait().await;
+        if self.object.is_ending() {
+            return Err(ended(phase::SUCCEEDED, None));
         }
+        let annotation = MemorySource::ANNOTATION;
+        let message = format!(
+            "The guest cannot go on from the memory that was kept: {why}. Without the annotation {annotation} of its template the machine boots from its disks."
+        );
+        Err(self.failed("MemoryNotRestored", &message))
+    }
+
+    /// Has the guest go on from memory that was kept. The error is why it cannot.
+    async fn resume(
+        &mut self,
+        connected: &Connected,
+        described: &Description,
+        memory: Resumption,
+    ) -> Result<(), String> {
+        if let Some(why) = described.differs_from(&memory.kept.description) {
+            return Err(why);
+        }
+        let loaded = tokio::select! {
+            loaded = memory.kept.load(&connected.qmp) => loaded,
+            () = until_ending(&mut self.object) => return Err("the machine is being stopped".to_owned()),
+        };
+        if let Err(error) = loaded {
+            let said = process::log_tail(connected.process.dir()).await;
+            return Err(format!("{}: {said}", Chain(&error)));
+        }
+        let state = firmware::state_dir(&self.host, &self.object.get());
+        memory::mark_resumed(&state, &memory.source).map_err(|error| Chain(&error).to_string())?;
+        let vmi = self.object.get();
+        self.events.normal(&*vmi, "Resumed", "The guest goes on from the memory that was kept.");
+        Ok(())
+    }
+
+    /// Whether we were killed before a guest had all of its memory. It has not run, and is started again.
+    async fn is_half_resumed(&self, qmp: &Qmp) -> bool {
+        let vmi = self.object.get();
+        let Some(source) = MemorySource::of(&vmi.metadata) else { return false };
+        let is_new = vmi.status.as_ref().and_then(|status| status.phase.as_deref()) != Some(phase::RUNNING);
+        let status = qmp.status().await.map(|status| status.status).unwrap_or_default();
+        is_new
+            && matches!(status.as_str(), "inmigrate" | "paused" | "prelaunch")
+            && !memory::is_resumed(&firmware::state_dir(&self.host, &vmi), &source)
     }
 
     /// Waits until everything is there, or the machine is not wanted any more.

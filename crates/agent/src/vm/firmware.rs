@@ -5,9 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use croft_api::kubevirt::{Efi, VirtualMachineInstance};
+use croft_api::machine_state::StateSource;
+use croft_meta::Chain;
 
 use super::host::{Host, Lacking};
 use super::volume;
+use crate::machine_state::{self, Place, StateError};
 
 /// Where distributions put the firmware, with the variables that go with it.
 struct Files {
@@ -40,7 +43,7 @@ pub(super) fn has_secure_boot(efi: &Efi) -> bool {
 }
 
 /// The name of a machine over all its runs: its VM's, or its own if nobody made it.
-pub(super) fn owner_uid(vmi: &VirtualMachineInstance) -> &str {
+pub(crate) fn owner_uid(vmi: &VirtualMachineInstance) -> &str {
     let owners = vmi.metadata.owner_references.iter().flatten();
     let owner = owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str()).next();
     owner.or(vmi.metadata.uid.as_deref()).unwrap_or_default()
@@ -49,6 +52,21 @@ pub(super) fn owner_uid(vmi: &VirtualMachineInstance) -> &str {
 /// Where a machine keeps what it must find again at its next run.
 pub(super) fn state_dir(host: &Host, vmi: &VirtualMachineInstance) -> PathBuf {
     host.storage.state().join(owner_uid(vmi))
+}
+
+/// Has a machine begin with state that was kept of it or of another, if it is to and has not yet.
+pub(super) async fn settle(host: &Host, vmi: &VirtualMachineInstance) -> Result<(), Lacking> {
+    let Some(source) = StateSource::of(&vmi.metadata) else { return Ok(()) };
+    let aside = host.scratch_dir(vmi.metadata.uid.as_deref().unwrap_or_default());
+    let place = Place { states: host.storage.state(), aside };
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
+    let settled = machine_state::settle(&host.client, &place, namespace, owner_uid(vmi), &source).await;
+    settled.map_err(|error| match error {
+        StateError::NoSecret(_) | StateError::Api(_) => {
+            Lacking::Yet { reason: "MachineStateNotFound", message: Chain(&error).to_string() }
+        }
+        error => Lacking::ever(Chain(&error).to_string()),
+    })
 }
 
 /// Opens the variables: those of the last run if they are kept, else fresh ones.

@@ -60,6 +60,8 @@ pub(crate) trait Storage: Send + Sync {
     fn scratch(&self) -> PathBuf;
     /// Where a machine's own memory is kept over its runs.
     fn state(&self) -> PathBuf;
+    /// The file with a guest's memory that was kept with this VolumeSnapshot.
+    fn memory(&self, namespace: &str, snapshot: &str) -> Result<PathBuf, Lacking>;
 }
 
 /// An image in a registry, and a file in it.

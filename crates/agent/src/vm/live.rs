@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use croft_api::kubevirt::{VirtualMachineInstance, phase};
+use croft_api::machine_state::MemorySource;
 use croft_meta::Chain;
 use croft_qemu::process::{self, Exit, Process};
 use croft_qemu::qga::Shutdown;
@@ -21,6 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::actor::{Actor, Connected, ended};
 use super::machine;
+use super::memory;
 use super::prepare::limits;
 use super::running::{Parts, Running};
 use super::status::{PAUSED_BY_USER, PAUSED_IO_ERROR, View, Why};
@@ -127,10 +129,10 @@ impl<'a> Live<'a> {
         };
         if self.running.was_held() {
             // We were killed while it was held for a snapshot.
-            if status == "paused" && self.qmp.cont().await.is_ok() {
-                "running".clone_into(&mut status);
+            if let Err(error) = self.running.release().await {
+                tracing::error!(error = %Chain(&error), "a guest that was held for a snapshot could not be let go on");
             }
-            self.running.release();
+            status = self.qmp.status().await.map(|status| status.status).unwrap_or(status);
         }
         if status == "prelaunch" {
             if let Some(message) = self.missing_features(&vmi).await {
@@ -138,10 +140,15 @@ impl<'a> Live<'a> {
             }
             self.open_trays(&vmi).await;
         }
-        if status == "prelaunch" && !wants_pause {
+        // With memory that was kept it has been stopped rather than not begun.
+        let is_resuming = is_new && status == "paused" && MemorySource::of(&vmi.metadata).is_some();
+        if (status == "prelaunch" || is_resuming) && !wants_pause {
             if let Err(error) = self.qmp.cont().await {
                 let message = Chain(&error).to_string();
                 return Some(self.give_up("FailedStart", &message).await);
+            }
+            if is_resuming {
+                tokio::spawn(memory::set_clock(Arc::clone(&self.running)));
             }
         } else if let Some(outcome) = self.observe(&status).await {
             return Some(outcome);

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use croft_api::kubevirt::{Disk as DiskSpec, KernelBoot, PersistentVolumeClaimInfo, VirtualMachineInstance};
+use croft_api::machine_state::MemorySource;
 use croft_meta::{Chain, Quantity};
 use croft_qemu::accel::Accel;
 use croft_qemu::process::{Companion, Confinement, User, start_companion};
@@ -19,6 +20,7 @@ use sha2::{Digest, Sha256};
 use super::firmware;
 use super::host::{Host, ImageWanted, Lacking, Lease, NicWanted, Plugged};
 use super::machine::{self, Cable, Medium, Parts, Refusal, Translated};
+use super::memory;
 use super::volume::{self, Opened};
 use crate::cgroup::{Group, Limits};
 
@@ -60,6 +62,14 @@ pub(super) struct Prepared {
     pub(super) confinement: Confinement,
     pub(super) user: Option<Lease>,
     pub(super) volumes: BTreeMap<String, VolumeFacts>,
+    /// What the guest goes on from instead of booting.
+    pub(super) memory: Option<Resumption>,
+}
+
+#[derive(Debug)]
+pub(super) struct Resumption {
+    pub(super) source: MemorySource,
+    pub(super) kept: memory::Kept,
 }
 
 /// Descriptors and the numbers that they will have in QEMU.
@@ -138,6 +148,7 @@ pub(super) async fn prepare(host: &Host, vmi: &VirtualMachineInstance) -> Result
         vsock: None,
     };
     let volumes = open_volumes(host, vmi, &mut parts, &mut descriptors).await?;
+    firmware::settle(host, vmi).await?;
     if let Some(efi) = machine::efi(spec) {
         let flash = firmware::flash(host, vmi, efi).await?;
         let vars = Source::FdSet { set: descriptors.set(flash.vars), is_device: false };
@@ -150,14 +161,28 @@ pub(super) async fn prepare(host: &Host, vmi: &VirtualMachineInstance) -> Result
     parts.vsock = vsock(vmi, &mut descriptors)?;
     plug_nics(host, vmi, &mut parts, &mut descriptors).await?;
     let (confinement, user) = confine(host, vmi, accel, memory)?;
+    let memory = resumption(host, vmi).await?;
     if machine::has_tpm(spec) {
-        let ours = start_tpm(host, vmi, &confinement).await?;
+        let ours = start_tpm(host, vmi, &confinement, memory.is_some()).await?;
         parts.tpm = Some(TpmSocket::Fd(descriptors.add(ours)));
     }
     let Translated { mut machine, warnings } = machine::translate(vmi, &parts)?;
     machine.fd_sets = descriptors.sets;
+    machine.is_incoming = memory.is_some();
     tracing::debug!(vmi = uid, fds = descriptors.list.len(), "machine prepared");
-    Ok(Prepared { machine, warnings, fds: descriptors.list, accel, confinement, user, volumes })
+    Ok(Prepared { machine, warnings, fds: descriptors.list, accel, confinement, user, volumes, memory })
+}
+
+/// The memory that the machine is to go on from, if it has not yet.
+async fn resumption(host: &Host, vmi: &VirtualMachineInstance) -> Result<Option<Resumption>, Lacking> {
+    let Some(source) = MemorySource::of(&vmi.metadata) else { return Ok(None) };
+    if memory::is_resumed(&firmware::state_dir(host, vmi), &source) {
+        return Ok(None);
+    }
+    let path = host.storage.memory(vmi.metadata.namespace.as_deref().unwrap_or_default(), &source.snapshot)?;
+    let kept = off_worker(move || memory::open(&path).map_err(io::Error::other)).await;
+    let kept = kept.map_err(|error| Lacking::ever(format!("the memory that was kept: {}", Chain(&error))))?;
+    Ok(Some(Resumption { source, kept }))
 }
 
 /// Whether nothing will be written through a disk.
@@ -358,7 +383,12 @@ fn confine(
 }
 
 /// Starts the machine's TPM and gives QEMU's end of the connection to it. It ends when QEMU lets go.
-async fn start_tpm(host: &Host, vmi: &VirtualMachineInstance, confinement: &Confinement) -> Result<OwnedFd, Lacking> {
+async fn start_tpm(
+    host: &Host,
+    vmi: &VirtualMachineInstance,
+    confinement: &Confinement,
+    is_resumed: bool,
+) -> Result<OwnedFd, Lacking> {
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
     let is_kept = vmi.spec.domain.devices.tpm.as_ref().and_then(|tpm| tpm.persistent) == Some(true);
     let state = if is_kept { firmware::state_dir(host, vmi) } else { host.scratch_dir(uid) }.join("tpm");
@@ -368,7 +398,7 @@ async fn start_tpm(host: &Host, vmi: &VirtualMachineInstance, confinement: &Conf
     let directory = off_worker(move || hand_over(&made, user)).await.map_err(failed)?;
     let (qemu_end, tpm_end) = UnixStream::pair().map_err(failed)?;
     let dir = host.machine_dir(uid);
-    let args = [
+    let mut args = [
         "socket",
         "--tpm2",
         "--terminate",
@@ -377,18 +407,17 @@ async fn start_tpm(host: &Host, vmi: &VirtualMachineInstance, confinement: &Conf
         // By its descriptor, since the way to it is closed to others.
         "--tpmstate",
         "dir=/proc/self/fd/4,mode=0600",
-        "--flags",
-        "startup-clear",
         "--seccomp",
         "action=kill",
-    ];
-    let companion = Companion {
-        binary: &host.swtpm,
-        dir: &dir,
-        args: args.map(str::to_owned).to_vec(),
-        fds: vec![(3, tpm_end.into()), (4, directory)],
-        confinement,
-    };
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    if !is_resumed {
+        // One that goes on is brought to where it was by QEMU.
+        args.extend(["--flags", "startup-clear"].map(str::to_owned));
+    }
+    let companion =
+        Companion { binary: &host.swtpm, dir: &dir, args, fds: vec![(3, tpm_end.into()), (4, directory)], confinement };
     start_companion(companion).await.map_err(|error| {
         Lacking::ever(format!("domain.devices.tpm: {}: is swtpm installed on this node?", Chain(&error)))
     })?;

@@ -174,6 +174,12 @@ impl Running {
         object.spec.domain.devices.interfaces.iter().map(|interface| interface.name.clone()).collect()
     }
 
+    /// Its processors, and its memory in bytes.
+    pub(crate) fn size(&self) -> (u64, Option<u64>) {
+        let object = self.object.borrow();
+        (super::machine::vcpus(&object.spec), super::machine::guest_memory(&object.spec).ok())
+    }
+
     /// The sockets through which USB devices are lent, none if the machine takes none.
     pub(crate) fn usb_sockets(&self) -> Vec<PathBuf> {
         let count = super::machine::usb_redirections(&self.object.borrow().spec);

@@ -17,6 +17,7 @@ use croft_qemu::qga::Agent;
 use croft_qemu::qmp::QmpError;
 use serde::{Deserialize, Serialize};
 
+use super::memory;
 use super::running::Running;
 
 /// In the machine's directory, while it is held.
@@ -42,23 +43,26 @@ pub(crate) enum StillError {
 
 /// What must be undone.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Record {
-    is_frozen: bool,
+pub(super) struct Record {
+    pub(super) is_frozen: bool,
+    /// Its memory is being written, which goes on when we are gone.
+    #[serde(default)]
+    pub(super) is_saving: bool,
 }
 
 impl Record {
-    fn write(&self, path: &Path) -> Result<(), StillError> {
+    pub(super) fn write(&self, path: &Path) -> Result<(), StillError> {
         let text = serde_json::to_vec(self).unwrap_or_default();
         std::fs::write(path, text).map_err(|err| StillError::Record { path: path.to_owned(), err })
     }
 }
 
 impl Running {
-    fn record(&self) -> PathBuf {
+    pub(super) fn record(&self) -> PathBuf {
         self.dir().join(RECORD)
     }
 
-    fn has_agent(&self) -> bool {
+    pub(super) fn has_agent(&self) -> bool {
         let is_connected = |found: &croft_api::kubevirt::VirtualMachineInstanceCondition| {
             found.type_ == condition::AGENT_CONNECTED && found.status == "True"
         };
@@ -97,7 +101,7 @@ impl Running {
         let is_frozen_already = self.guest().fs_freeze_status.as_deref() == Some("frozen");
         let freezes = stillness.has_agent && !is_frozen_already && !patience.is_zero();
         let path = self.record();
-        Record { is_frozen: freezes }.write(&path)?;
+        Record { is_frozen: freezes, is_saving: false }.write(&path)?;
         stillness.is_frozen = is_frozen_already || (freezes && self.freeze(patience).await);
         let outcome = self.stand(instant).await;
         // One that could not be let go is found by its record.
@@ -149,20 +153,22 @@ impl Running {
         self.record().exists()
     }
 
-    /// Undoes what was left half done, but for the processors.
-    pub(super) fn release(&self) {
+    /// Undoes what was left half done.
+    pub(super) async fn release(&self) -> Result<(), QmpError> {
+        memory::go_on(self.qmp()).await?;
         let path = self.record();
         let record: Record = std::fs::read(&path)
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok())
             // Half written: nobody knows.
-            .unwrap_or(Record { is_frozen: true });
+            .unwrap_or(Record { is_frozen: true, is_saving: true });
         if record.is_frozen {
             // The agent may take its time.
             tokio::spawn(thaw(Arc::clone(self.agent()), Some(path)));
         } else {
             forget(&path);
         }
+        Ok(())
     }
 }
 
@@ -184,7 +190,7 @@ async fn thaw(agent: Arc<Agent>, record: Option<PathBuf>) {
     });
 }
 
-fn forget(record: &Path) {
+pub(super) fn forget(record: &Path) {
     match std::fs::remove_file(record) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             tracing::warn!(path = %record.display(), %error, "a record of a machine that was held is left");

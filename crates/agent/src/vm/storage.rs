@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use croft_meta::Chain;
+use croft_reconcile::Key;
 use tokio::sync::watch;
 
 use super::host::{Attached, Lacking, Storage};
@@ -44,5 +45,10 @@ impl Storage for Volumes {
 
     fn state(&self) -> PathBuf {
         self.pool_for_scratch().join("state")
+    }
+
+    fn memory(&self, namespace: &str, snapshot: &str) -> Result<PathBuf, Lacking> {
+        let found = self.memory_file(&Key::new(namespace, snapshot));
+        found.map_err(|message| Lacking::Yet { reason: "MemoryNotFound", message })
     }
 }

@@ -157,6 +157,10 @@ impl Storage for Disks {
     fn state(&self) -> PathBuf {
         self.dir.join("state")
     }
+
+    fn memory(&self, _: &str, snapshot: &str) -> Result<PathBuf, Lacking> {
+        Ok(self.dir.join(snapshot))
+    }
 }
 
 struct Shelf(Mutex<HashMap<String, PathBuf>>);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use croft_api::cdi::filling::is_being_filled;
+use croft_api::cdi::filling::{is_being_filled, revert_to};
 use croft_block::{Pool, VolumeError};
 use croft_meta::Chain;
 use croft_reconcile::failure::{absent_is_none, is_conflict, is_not_found};
@@ -15,15 +15,16 @@ use super::binding::{self, granted_bytes, requested_bytes};
 use super::objects::{self, CLAIM_PROTECTION};
 use super::plan::{self, Content, Plan};
 use super::pools::Pools;
+use super::remote::Move;
 use super::{Inner, blocking, is_ours};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Why a claim has no volume now. It is looked at again when something changes, and now and then.
 #[derive(Debug)]
-struct Refused {
+pub(super) struct Refused {
     reason: &'static str,
-    message: String,
+    pub(super) message: String,
 }
 
 impl Refused {
@@ -34,7 +35,12 @@ impl Refused {
 
 impl Inner {
     pub(super) async fn reconcile_claim(&self, key: &Key) -> Result<(), Error> {
-        let Some(claim) = self.claims.get(key) else { return Ok(()) };
+        let claim = self.claims.get(key);
+        if claim.as_ref().is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
+            // Nobody wants what is on its way to it.
+            self.moves.stop(&Move::Fetch(key.clone()));
+        }
+        let Some(claim) = claim else { return Ok(()) };
         if claim.metadata.deletion_timestamp.is_some() {
             return self.let_go(key, &claim).await;
         }
@@ -110,6 +116,9 @@ impl Inner {
         }
         let Some(handle) = binding::handle(volume) else { return Ok(()) };
         let Some((pool, file)) = self.pools.find(handle) else { return self.file_is_missing(claim, volume).await };
+        if let Some(snapshot) = revert_to(claim) {
+            return self.revert(claim, &pool, handle, snapshot).await;
+        }
         let wanted = plan::rounded(requested_bytes(claim));
         if wanted <= granted_bytes(claim).max(binding::capacity_bytes(volume))
             && file.size_bytes >= binding::capacity_bytes(volume)
@@ -183,6 +192,10 @@ impl Inner {
                 Ok(())
             }
             Err(Stop::Api(error)) => Err(error.into()),
+            Err(Stop::Waits(message)) => {
+                self.events.normal(claim, "Restoring", &message);
+                Err(Error::NotYet(message))
+            }
             Err(Stop::Refused(Refused { reason, message })) => {
                 self.events.warning(claim, reason, &message);
                 Err(Error::NotYet(message))
@@ -258,6 +271,14 @@ impl Inner {
             }
             return Ok(pool);
         }
+        if let Content::Snapshot(snapshot) = &plan.content
+            && let Some(far) = self.far_away(snapshot)
+        {
+            check_mode(claim, snapshot, far.volume_mode.as_deref())?;
+            self.moves.want(Move::Fetch(Key::of(claim))).await;
+            let text = format!("backup {} of volume {} is being restored into it", far.backup, far.volume);
+            return Err(Stop::Waits(text));
+        }
         let source = match &plan.content {
             Content::Zeroes => None,
             Content::Image(uid) => Some(self.image_file(uid)?),
@@ -326,11 +347,7 @@ impl Inner {
         size_bytes: u64,
     ) -> Result<(Arc<Pool>, std::path::PathBuf), Refused> {
         let found = self.restorable(source).map_err(Refused::provisioning)?;
-        let mode = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
-        if found.volume_mode.as_deref().is_some_and(|taken| taken != mode) {
-            let text = format!("snapshot {source} was taken of a volume with another volumeMode");
-            return Err(Refused::provisioning(text));
-        }
+        check_mode(claim, source, found.volume_mode.as_deref())?;
         if found.size_bytes > size_bytes {
             let text = format!(
                 "snapshot {source} has {} bytes, which do not fit into {size_bytes}; ask for more",
@@ -342,7 +359,7 @@ impl Inner {
     }
 
     /// The pool of what it is cloned from, if there is room; else the one with the most.
-    async fn choose_pool(&self, plan: &Plan, near: Option<Arc<Pool>>) -> Result<Arc<Pool>, Stop> {
+    pub(super) async fn choose_pool(&self, plan: &Plan, near: Option<Arc<Pool>>) -> Result<Arc<Pool>, Stop> {
         let mut candidates = self.pools.candidates(&plan.tags);
         if candidates.is_empty() {
             let text = format!("no disk of node {} has the tags {}", self.node_name, plan.tags.join(", "));
@@ -370,11 +387,22 @@ impl Inner {
     }
 }
 
+fn check_mode(claim: &PersistentVolumeClaim, snapshot: &Key, taken: Option<&str>) -> Result<(), Refused> {
+    let mode = claim.spec.as_ref().and_then(|spec| spec.volume_mode.as_deref()).unwrap_or("Filesystem");
+    if taken.is_some_and(|taken| taken != mode) {
+        let text = format!("snapshot {snapshot} was taken of a volume with another volumeMode");
+        return Err(Refused::provisioning(text));
+    }
+    Ok(())
+}
+
 /// Why a volume is not made.
 #[derive(Debug)]
-enum Stop {
+pub(super) enum Stop {
     Api(kube::Error),
     Refused(Refused),
+    /// Somebody is making it.
+    Waits(String),
 }
 
 impl From<kube::Error> for Stop {

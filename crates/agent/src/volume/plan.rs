@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use croft_api::harvester::VirtualMachineImage;
+use croft_api::harvester::{VirtualMachineImage, source_type};
 use croft_reconcile::Key;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::binding;
 
-const IMAGE_ANNOTATION: &str = "harvesterhci.io/imageId";
+pub(super) const IMAGE_ANNOTATION: &str = "harvesterhci.io/imageId";
 /// As Longhorn, whose clients reckon with it.
 const GRAIN: u64 = 2 << 20;
 
@@ -106,11 +106,17 @@ fn content(
 }
 
 /// `vmi-<uid>`; older releases wrote `<namespace>-<name>`.
-fn by_backing_image<'a>(images: &'a [Arc<VirtualMachineImage>], name: &str) -> Option<&'a Arc<VirtualMachineImage>> {
+pub(super) fn by_backing_image<'a>(
+    images: &'a [Arc<VirtualMachineImage>],
+    name: &str,
+) -> Option<&'a Arc<VirtualMachineImage>> {
     images.iter().find(|image| {
         let key = Key::of(image.as_ref());
         let is_uid = image.metadata.uid.as_deref().is_some_and(|uid| name.strip_prefix("vmi-") == Some(uid));
-        is_uid || name == format!("{}-{}", key.namespace, key.name)
+        // One that came from a backup target keeps the name that it has there.
+        let url = image.spec.url.as_deref().filter(|_| image.spec.source_type == source_type::RESTORE);
+        let is_restored = url.and_then(|url| url.rsplit_once("backingImage=")).is_some_and(|(_, kept)| kept == name);
+        is_uid || is_restored || name == format!("{}-{}", key.namespace, key.name)
     })
 }
 

@@ -11,8 +11,12 @@ mod content;
 mod source;
 mod take;
 
+pub(super) use content::{file_of, snapshot_of, volume_mode, volume_of};
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use croft_api::longhorn::{backup_name, goes_to_target};
 use croft_api::snapshot::{
     SnapshotSet, Stillness, VolumeSnapshot, VolumeSnapshotContent, VolumeSnapshotContentSource,
     VolumeSnapshotContentSpec, VolumeSnapshotStatus,
@@ -28,6 +32,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::objects::{has_finalizer, params};
+use super::remote;
 use super::{Inner, Work, blocking, plan};
 use crate::MANAGER;
 use source::{NotTaken, Source};
@@ -39,7 +44,7 @@ const BOUND: &str = "snapshot.storage.kubernetes.io/volumesnapshot-bound-protect
 /// Which node has the file.
 const NODE: &str = "croft.io/node";
 /// What the file would take up by itself.
-const ALLOCATED: &str = "croft.io/allocated-bytes";
+pub(super) const ALLOCATED: &str = "croft.io/allocated-bytes";
 
 /// The file of a snapshot is called after its uid, which nobody else ever has.
 fn file_name(uid: &str) -> String {
@@ -249,7 +254,9 @@ impl Inner {
         };
         self.contents.insert(Key::of(&made), made.clone());
         let made = self.tell_content(&made).await?;
-        self.events.normal(snapshot, "SnapshotReady", "Snapshot is ready to use.");
+        if !remote::waits_to_be_sent(&made) {
+            self.events.normal(snapshot, "SnapshotReady", "Snapshot is ready to use.");
+        }
         self.tell_of_content(snapshot, &made).await
     }
 
@@ -359,11 +366,16 @@ fn set_of(snapshot: &Arc<VolumeSnapshot>) -> Option<Work> {
 }
 
 fn new_content(snapshot: &VolumeSnapshot, source: &Source, file: &Snapshot, node: &str) -> VolumeSnapshotContent {
-    let annotations = [(NODE.to_owned(), node.to_owned()), (ALLOCATED.to_owned(), file.allocated_bytes.to_string())];
+    let mut annotations: BTreeMap<String, String> =
+        [(NODE.to_owned(), node.to_owned()), (ALLOCATED.to_owned(), file.allocated_bytes.to_string())].into();
+    if goes_to_target(&source.class.parameters) {
+        let backup = backup_name(snapshot.metadata.uid.as_deref().unwrap_or_default());
+        annotations.insert(remote::BACKUP.to_owned(), backup);
+    }
     VolumeSnapshotContent {
         metadata: ObjectMeta {
             name: Some(content_name(snapshot)),
-            annotations: Some(annotations.into()),
+            annotations: Some(annotations),
             finalizers: Some(vec![content::PROTECTION.to_owned()]),
             ..ObjectMeta::default()
         },

@@ -41,6 +41,8 @@ impl Rig {
             store,
             extra_names: Vec::new(),
             admin_password: None,
+            website: None,
+            audit: croft_apiserver::AuditLog::off(),
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);

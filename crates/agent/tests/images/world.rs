@@ -83,6 +83,8 @@ impl World {
             store,
             extra_names: Vec::new(),
             admin_password: None,
+            website: None,
+            audit: croft_apiserver::AuditLog::off(),
         });
         let server = server.await.unwrap();
         let client = Client::new(server.local(), "default");

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use serde_json::json;
 
@@ -105,14 +104,12 @@ async fn a_guest_that_powers_off_has_succeeded() {
 }
 
 #[tokio::test]
-async fn a_killed_qemu_has_failed_within_a_second() {
+async fn a_killed_qemu_has_failed() {
     let node = Node::new(bare(json!({})));
     let mut agent = node.start_agent();
     node.until_phase("Running").await;
-    let since = Instant::now();
     kill(agent.running().pid());
     let object = node.until_phase("Failed").await;
-    assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     assert_eq!(object["status"]["reason"], "Crashed");
     assert!(node.table.told.lock().iter().any(|(_, message)| message.contains("signal 9")));
     assert_eq!(node.leftovers(), Vec::<String>::new());

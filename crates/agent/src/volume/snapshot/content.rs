@@ -14,6 +14,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::super::objects::{has_finalizer, params, with_finalizer, without_finalizer};
+use super::super::remote::{self, Move};
 use super::super::{Inner, blocking, is_ours};
 use super::{NODE, file_name};
 
@@ -21,7 +22,7 @@ pub(super) const PROTECTION: &str = "snapshot.storage.kubernetes.io/volumesnapsh
 /// How Longhorn writes handles: `snap://<volume>/<snapshot>`.
 const SCHEME: &str = "snap://";
 
-pub(super) fn snapshot_of(content: &VolumeSnapshotContent) -> Key {
+pub(in super::super) fn snapshot_of(content: &VolumeSnapshotContent) -> Key {
     let reference = &content.spec.volume_snapshot_ref;
     Key::new(reference.namespace.as_deref().unwrap_or_default(), reference.name.as_deref().unwrap_or_default())
 }
@@ -41,7 +42,7 @@ pub(super) fn is_here(content: &VolumeSnapshotContent, node: &str) -> bool {
 }
 
 /// The name of its file.
-fn file_of(content: &VolumeSnapshotContent) -> Option<String> {
+pub(in super::super) fn file_of(content: &VolumeSnapshotContent) -> Option<String> {
     let source = &content.spec.source;
     if let Some(handle) = &source.snapshot_handle {
         let path = handle.strip_prefix(SCHEME).unwrap_or(handle);
@@ -49,6 +50,13 @@ fn file_of(content: &VolumeSnapshotContent) -> Option<String> {
     }
     let uid = content.spec.volume_snapshot_ref.uid.as_deref().filter(|uid| !uid.is_empty());
     uid.map(file_name)
+}
+
+/// The volume that it was taken of.
+pub(in super::super) fn volume_of(content: &VolumeSnapshotContent) -> Option<String> {
+    let source = &content.spec.source;
+    let given = source.snapshot_handle.as_deref().and_then(|handle| handle.strip_prefix(SCHEME)?.split_once('/'));
+    source.volume_handle.clone().or_else(|| given.map(|(volume, _)| volume.to_owned()))
 }
 
 fn handle_of(content: &VolumeSnapshotContent, file: &str) -> String {
@@ -60,7 +68,7 @@ fn handle_of(content: &VolumeSnapshotContent, file: &str) -> String {
 }
 
 impl Inner {
-    pub(super) fn content_api(&self) -> Api<VolumeSnapshotContent> {
+    pub(in super::super) fn content_api(&self) -> Api<VolumeSnapshotContent> {
         Api::all(self.client.clone())
     }
 
@@ -77,16 +85,50 @@ impl Inner {
             let change = json!({ "metadata": { "resourceVersion": content.metadata.resource_version, "finalizers": finalizers } });
             self.patch_content(name, &change).await?;
         }
-        self.tell_content(&content).await.map(drop)
+        let content = self.tell_content(&content).await?;
+        if remote::waits_to_be_sent(&content) {
+            self.moves.want(Move::Send(name.to_owned())).await;
+        }
+        Ok(())
     }
 
     /// Says what its file is.
     pub(super) async fn tell_content(&self, content: &VolumeSnapshotContent) -> Result<VolumeSnapshotContent, Error> {
         let file = file_of(content).unwrap_or_default();
-        let status = match self.pools.find_snapshot(&file) {
-            Some((_, found)) => good(&handle_of(content, &file), &found),
-            None => bad(content, &format!("there is no snapshot {file} on node {}", self.node_name)),
+        let found = self.pools.find_snapshot(&file).map(|(_, found)| found);
+        let missing = || bad(content, &format!("there is no snapshot {file} on node {}", self.node_name));
+        let status = match (remote::in_target(content), found) {
+            // It is in the target, whatever is here.
+            (Some(_), _) if remote::backup_of(content).is_some() => return Ok(content.clone()),
+            (Some((volume, backup)), _) => self.remote_status(content, &volume, &backup).await?,
+            (None, Some(found)) if remote::backup_of(content).is_some() => taken(content, &found),
+            (None, Some(found)) => good(&handle_of(content, &file), &found),
+            (None, None) => missing(),
         };
+        self.write_content_status(content, status).await
+    }
+
+    /// What somebody says to be in the target.
+    async fn remote_status(&self, content: &VolumeSnapshotContent, volume: &str, backup: &str) -> Result<Value, Error> {
+        let Some(found) = self.whole_backup(backup).await?.filter(|found| found.volume_name == volume) else {
+            return Ok(bad(content, &format!("there is no backup {backup} of volume {volume} in the target")));
+        };
+        let taken_at = croft_meta::time::parse(&found.snapshot_created_at).unwrap_or_default();
+        Ok(json!({
+            "snapshotHandle": croft_api::longhorn::backup_handle(volume, backup),
+            "creationTime": i64::try_from(taken_at.as_nanosecond()).unwrap_or_default(),
+            "restoreSize": found.volume_size.parse::<i64>().unwrap_or_default(),
+            "readyToUse": true,
+            "error": null,
+        }))
+    }
+
+    /// What is the same is not written.
+    pub(in super::super) async fn write_content_status(
+        &self,
+        content: &VolumeSnapshotContent,
+        status: Value,
+    ) -> Result<VolumeSnapshotContent, Error> {
         let wanted: Option<VolumeSnapshotContentStatus> = serde_json::from_value(status.clone()).ok();
         if wanted.is_some() && wanted == content.status {
             return Ok(content.clone());
@@ -110,6 +152,14 @@ impl Inner {
             tracing::debug!(content = content.name_any(), "deleted, but its snapshot is still there");
             return Ok(());
         }
+        if self.moves.stop(&Move::Send(content.name_any())) {
+            return Err(Error::NotYet("it is being sent to the backup target, which ends now".to_owned()));
+        }
+        let backup = remote::backup_of(content).map(str::to_owned);
+        let backup = backup.or_else(|| remote::in_target(content).map(|(_, backup)| backup));
+        if let Some(backup) = backup.filter(|_| content.spec.deletion_policy == "Delete") {
+            self.delete_backup(&backup).await?;
+        }
         if content.spec.deletion_policy == "Delete"
             && let Some(file) = file_of(content)
         {
@@ -127,7 +177,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn patch_content(&self, name: &str, change: &Value) -> Result<(), kube::Error> {
+    pub(in super::super) async fn patch_content(&self, name: &str, change: &Value) -> Result<(), kube::Error> {
         let written = self.content_api().patch(name, &params(), &Patch::Merge(change)).await?;
         self.contents.wrote(written);
         Ok(())
@@ -136,6 +186,22 @@ impl Inner {
     /// The file of a snapshot that is ready, and the volume mode of what it was taken of unless any will do. The error is for
     /// the user; it may pass.
     pub(in super::super) fn restorable(&self, key: &Key) -> Result<Restorable, String> {
+        let content = self.ready_content(key)?;
+        let file = file_of(&content).and_then(|file| self.pools.find_snapshot(&file));
+        let Some((pool, file)) = file else {
+            return Err(format!("the file of snapshot {key} is not on node {}", self.node_name));
+        };
+        Ok(Restorable {
+            pool,
+            name: file.name,
+            path: file.path,
+            size_bytes: file.size_bytes,
+            volume_mode: volume_mode(&content),
+        })
+    }
+
+    /// The content of a snapshot that is ready. The error is for the user; it may pass.
+    pub(in super::super) fn ready_content(&self, key: &Key) -> Result<Arc<VolumeSnapshotContent>, String> {
         let snapshot = self.snapshots.get(key).ok_or_else(|| format!("there is no snapshot {key}"))?;
         if snapshot.metadata.deletion_timestamp.is_some() {
             return Err(format!("snapshot {key} is being deleted"));
@@ -146,20 +212,22 @@ impl Inner {
             let why = snapshot.error().map(|why| format!(": {why}")).unwrap_or_default();
             return Err(format!("snapshot {key} is not ready{why}"));
         };
-        let file = file_of(&content).and_then(|file| self.pools.find_snapshot(&file));
-        let Some((pool, file)) = file else {
-            return Err(format!("the file of snapshot {key} is not on node {}", self.node_name));
-        };
-        let may_change = content.annotations().get(MODE_MAY_CHANGE).is_some_and(|value| value == "true");
-        let volume_mode = content.spec.source_volume_mode.clone().filter(|_| !may_change);
-        Ok(Restorable { pool, path: file.path, size_bytes: file.size_bytes, volume_mode })
+        Ok(content)
     }
+}
+
+/// Of what it was taken of, unless any will do.
+pub(in super::super) fn volume_mode(content: &VolumeSnapshotContent) -> Option<String> {
+    let may_change = content.annotations().get(MODE_MAY_CHANGE).is_some_and(|value| value == "true");
+    content.spec.source_volume_mode.clone().filter(|_| !may_change)
 }
 
 /// A snapshot that volumes can be made from.
 #[derive(Debug)]
 pub(in super::super) struct Restorable {
     pub(in super::super) pool: Arc<Pool>,
+    /// Of the file in the pool.
+    pub(in super::super) name: String,
     pub(in super::super) path: PathBuf,
     pub(in super::super) size_bytes: u64,
     pub(in super::super) volume_mode: Option<String>,
@@ -172,6 +240,16 @@ fn good(handle: &str, file: &Snapshot) -> Value {
         "restoreSize": i64::try_from(file.size_bytes).unwrap_or(i64::MAX),
         "readyToUse": true,
         "error": null,
+    })
+}
+
+/// It is there, but is to go to the target before it counts. Why it is not there stays.
+fn taken(content: &VolumeSnapshotContent, file: &Snapshot) -> Value {
+    json!({
+        "creationTime": file.taken_at_ns,
+        "restoreSize": i64::try_from(file.size_bytes).unwrap_or(i64::MAX),
+        "readyToUse": false,
+        "error": content.status.as_ref().and_then(|status| status.error.as_ref()),
     })
 }
 
@@ -202,6 +280,7 @@ mod tests {
         let dynamic = content(&json!({"volumeHandle": "pvc-1"}), &reference);
         assert_eq!(file_of(&dynamic).as_deref(), Some("snapshot-7"));
         assert_eq!(handle_of(&dynamic, "snapshot-7"), "snap://pvc-1/snapshot-7");
+        assert_eq!(volume_of(&dynamic).as_deref(), Some("pvc-1"));
         for handle in ["snap://pvc-1/snapshot-7", "snapshot-7"] {
             let given = content(&json!({"snapshotHandle": handle}), &json!({"namespace": "n", "name": "other"}));
             assert_eq!(file_of(&given).as_deref(), Some("snapshot-7"));

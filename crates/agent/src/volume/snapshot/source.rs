@@ -46,13 +46,6 @@ impl Inner {
         if !is_ours(&class.driver) {
             return Err(NotTaken::NotOurs);
         }
-        if class.parameters.get("type").is_some_and(|ty| ty == "bak") {
-            let text = format!(
-                "the class {} keeps copies in the backup target, which cannot be done for a single volume; choose longhorn-snapshot",
-                class.name_any()
-            );
-            return Err(text.into());
-        }
         let key = Key::new(namespace, name);
         let claim = self.claims.get(&key).ok_or_else(|| format!("there is no claim {key}"))?;
         if is_being_filled(&claim) {

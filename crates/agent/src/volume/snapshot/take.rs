@@ -1,25 +1,41 @@
 //! The files of snapshots.
 //!
 //! Those of one machine are taken at one instant, and count only when they are all there: what is left of an attempt that was
-//! interrupted is removed before the next. No object tells of a file before the last one is there.
+//! interrupted is removed before the next. No object tells of a file before the last one is there. What the machine has
+//! besides its disks is read at the same instant, and kept before the files are.
 
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use croft_api::kubevirt::VirtualMachine;
+use croft_api::machine_state::StateSource;
 use croft_api::snapshot::{SnapshotSet, Stillness, VolumeSnapshot};
-use croft_block::{Pool, Shot, Snapshot, VolumeError};
+use croft_block::{Pool, Shot, Snapshot, Staged, VolumeError};
 use croft_meta::Chain;
 use croft_reconcile::failure::absent_is_none;
-use kube::ResourceExt;
+use kube::{Api, ResourceExt};
 
 use super::super::{Inner, blocking};
 use super::file_name;
 use super::source::Source;
+use crate::machine_state::{self, Files, Place, StateError};
+use crate::vm::owner_uid;
 
 const NO_REFLINKS: &str = "the pool's file system cannot share extents, so that a disk in use cannot be kept as it is at one instant: stop the machine first";
 
 fn told(error: &VolumeError) -> String {
     Chain(error).to_string()
+}
+
+/// What is there of a machine at one instant.
+struct Instant {
+    shots: Vec<Shot>,
+    state: Files,
+    /// Kept with the first of the disks.
+    memory: Option<(Arc<Pool>, Staged)>,
+    stillness: Stillness,
 }
 
 impl Inner {
@@ -61,6 +77,7 @@ impl Inner {
         if names.iter().all(|name| self.pools.find_snapshot(name).is_some()) {
             return Ok(None);
         }
+        let first = names.first().cloned().unwrap_or_default();
         let disks: Vec<_> = names
             .into_iter()
             .zip(sources)
@@ -74,8 +91,20 @@ impl Inner {
         });
         let shots = prepared.await.map_err(|error| told(&error))?;
         let namespace = members.first().and_then(|one| one.metadata.namespace.as_deref()).unwrap_or_default();
-        let (shots, stillness) = self.at_one_instant(namespace, set, sources, shots).await?;
-        let kept = blocking(move || shots.into_iter().map(Shot::keep).collect::<Result<Vec<_>, _>>()).await;
+        let Instant { shots, state, memory, stillness } =
+            self.at_one_instant(namespace, set, sources, (shots, &first)).await?;
+        if !state.is_empty() {
+            let owners = members.first().map(ResourceExt::owner_references).unwrap_or_default();
+            let kept = machine_state::keep(&self.client, namespace, &set.id, owners, state).await;
+            kept.map_err(|error| Chain(&error).to_string())?;
+        }
+        let kept = blocking(move || {
+            if let Some((pool, staged)) = memory {
+                pool.keep_memory(&first, staged)?;
+            }
+            shots.into_iter().map(Shot::keep).collect::<Result<Vec<_>, _>>()
+        })
+        .await;
         let kept = kept.map_err(|error| told(&error))?;
         for ((member, file), source) in members.iter().zip(&kept).zip(sources) {
             self.remove_unless_wanted(member, &source.pool, &file.name).await;
@@ -89,31 +118,44 @@ impl Inner {
         namespace: &str,
         set: &SnapshotSet,
         sources: &[Source],
-        shots: Vec<Shot>,
-    ) -> Result<(Vec<Shot>, Stillness), String> {
+        (shots, first): (Vec<Shot>, &str),
+    ) -> Result<Instant, String> {
         let is_used = || sources.iter().any(|source| self.is_running_with(&source.claim));
         let guest = self.guests.get(namespace, &set.machine).and_then(|guest| guest.machine.clone());
         let Some(machine) = guest else {
             if is_used() {
                 return Err("its disks are in use, and who uses them cannot be asked to stand still now".to_owned());
             }
-            let shots = blocking(move || {
-                if !share(&shots)? {
-                    shots.iter().try_for_each(Shot::copy)?;
+            let dir = self.state_of_idle(namespace, &set.machine).await.map_err(|error| Chain(&error).to_string())?;
+            let taken = blocking(move || {
+                if !share(&shots).map_err(|error| told(&error))? {
+                    shots.iter().try_for_each(Shot::copy).map_err(|error| told(&error))?;
                 }
-                Ok(shots)
+                Ok::<_, String>((shots, state_at(dir)?))
             });
-            let shots = shots.await.map_err(|error: VolumeError| told(&error))?;
+            let (shots, state) = taken.await?;
             return if is_used() {
                 Err("the machine was started meanwhile".to_owned())
             } else {
-                Ok((shots, Stillness::default()))
+                Ok(Instant { shots, state, memory: None, stillness: Stillness::default() })
             };
         };
         let patience = Duration::from_millis(set.freeze_ms);
-        let held = machine.hold_still(patience, move || share(&shots).map(|is_shared| (shots, is_shared))).await;
-        let (outcome, stillness) = held.map_err(|error| Chain(&error).to_string())?;
-        let (shots, is_shared) = outcome.map_err(|error| told(&error))?;
+        let dir = Some(self.state_place().of(owner_uid(&machine.object())));
+        let instant = move || {
+            let is_shared = share(&shots).map_err(|error| told(&error))?;
+            Ok::<_, String>((shots, is_shared, state_at(dir)?))
+        };
+        let mut memory = None;
+        let (outcome, stillness) = match sources.first().filter(|_| set.with_memory) {
+            Some(source) => {
+                let (staged, file, room) = self.place_for_memory(source, first).await?;
+                memory = Some((Arc::clone(&source.pool), staged));
+                machine.hold_with_memory(file, room, instant).await.map_err(|error| Chain(&error).to_string())?
+            }
+            None => machine.hold_still(patience, instant).await.map_err(|error| Chain(&error).to_string())?,
+        };
+        let (shots, is_shared, state) = outcome?;
         if !is_shared {
             return Err(NO_REFLINKS.to_owned());
         }
@@ -124,7 +166,35 @@ impl Inner {
             is_frozen = stillness.is_frozen,
             "disks kept at one instant"
         );
-        Ok((shots, stillness))
+        Ok(Instant { shots, state, memory, stillness })
+    }
+
+    /// A file for the guest's memory, and how large it may become.
+    async fn place_for_memory(&self, source: &Source, snapshot: &str) -> Result<(Staged, File, u64), String> {
+        let (pool, name) = (Arc::clone(&source.pool), snapshot.to_owned());
+        blocking(move || {
+            let staged = pool.stage_memory(&name).map_err(|error| told(&error))?;
+            let room = pool.usage().map_err(|error| Chain(&error).to_string())?.free_bytes;
+            let file = staged.file().try_clone().map_err(|error| format!("the file for the memory: {error}"))?;
+            Ok((staged, file, room))
+        })
+        .await
+    }
+
+    fn state_place(&self) -> Place {
+        let pool = self.pools.default();
+        Place { states: pool.dir().join("state"), aside: pool.tmp() }
+    }
+
+    /// Where the state of a machine that does not run is. What it is to begin with at its next start is there then.
+    async fn state_of_idle(&self, namespace: &str, name: &str) -> Result<Option<PathBuf>, StateError> {
+        let api: Api<VirtualMachine> = Api::namespaced(self.client.clone(), namespace);
+        let Some(machine) = absent_is_none(api.get(name).await)? else { return Ok(None) };
+        let (place, uid) = (self.state_place(), machine.metadata.uid.unwrap_or_default());
+        if let Some(source) = StateSource::of(&machine.spec.template.metadata) {
+            machine_state::settle(&self.client, &place, namespace, &uid, &source).await?;
+        }
+        Ok(Some(place.of(&uid)))
     }
 
     /// Whoever deleted a snapshot while its file was made did not find the file.
@@ -157,4 +227,8 @@ fn share(shots: &[Shot]) -> Result<bool, VolumeError> {
         }
     }
     Ok(true)
+}
+
+fn state_at(dir: Option<PathBuf>) -> Result<Files, String> {
+    dir.map_or_else(|| Ok(Files::new()), |dir| machine_state::read(&dir).map_err(|error| Chain(&error).to_string()))
 }
