@@ -49,6 +49,11 @@ pub(crate) struct Refusal {
 }
 
 impl ClientArgs {
+    /// As if this kubeconfig had been asked for, and nothing else.
+    pub(crate) fn with(kubeconfig: PathBuf) -> Self {
+        Self { kubeconfig: Some(kubeconfig), context: None, namespace: None }
+    }
+
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
         let path = self.find()?;
         let read = Kubeconfig::read_from(&path);
@@ -66,6 +71,11 @@ impl ClientArgs {
         }
         let namespace = config.default_namespace.clone();
         Ok(Client { kube: kube::Client::try_from(config.clone())?, config, namespace })
+    }
+
+    /// For a command that needs no server.
+    pub(crate) fn namespace_said(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 
     fn find(&self) -> anyhow::Result<PathBuf> {
@@ -239,6 +249,12 @@ pub(crate) const MACHINES: Kind = Kind { prefix: "/apis/kubevirt.io/v1", plural:
 pub(crate) const INSTANCES: Kind = Kind { prefix: "/apis/kubevirt.io/v1", plural: "virtualmachineinstances" };
 pub(crate) const IMAGES: Kind = Kind { prefix: "/apis/harvesterhci.io/v1beta1", plural: "virtualmachineimages" };
 pub(crate) const CLAIMS: Kind = Kind { prefix: "/api/v1", plural: "persistentvolumeclaims" };
+pub(crate) const BACKUPS: Kind = Kind { prefix: "/apis/harvesterhci.io/v1beta1", plural: "virtualmachinebackups" };
+pub(crate) const RESTORES: Kind = Kind { prefix: "/apis/harvesterhci.io/v1beta1", plural: "virtualmachinerestores" };
+pub(crate) const SCHEDULES: Kind = Kind { prefix: "/apis/harvesterhci.io/v1beta1", plural: "schedulevmbackups" };
+pub(crate) const VOLUME_SNAPSHOTS: Kind =
+    Kind { prefix: "/apis/snapshot.storage.k8s.io/v1", plural: "volumesnapshots" };
+pub(crate) const SETTINGS: Kind = Kind { prefix: "/apis/harvesterhci.io/v1beta1", plural: "settings" };
 pub(crate) const SECRETS: Kind = Kind { prefix: "/api/v1", plural: "secrets" };
 
 impl Kind {

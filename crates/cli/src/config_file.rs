@@ -81,12 +81,17 @@ etcd-username: root
 etcd-password-file: /pw
 kubeconfig-link: /etc/there.yaml
 admin-password-file: /admin
+first-image: /first.qcow2
 no-node: true
 node-name: n1
 node-listen: :10250
 run-dir: /run/croft
 vm-subnet: 10.60.0.0/16
 etc-dir: /etc/here
+audit-log-path: '-'
+audit-log-maxsize: 1
+audit-log-maxbackup: 2
+audit-log-maxage: 3
 log-format: json
 ";
         let options = parse(yaml).unwrap();
@@ -99,6 +104,7 @@ log-format: json
         assert_eq!(options.store, Some(StoreKind::Etcd));
         assert_eq!(options.log_format, Some(LogFormat::Json));
         assert_eq!(options.kubeconfig_link.as_deref(), Some(Path::new("/etc/there.yaml")));
+        assert_eq!((options.audit_log_path.as_deref(), options.audit_log_maxage), (Some("-"), Some(3)));
         assert_eq!(options.etcd_password_file.as_deref(), Some(Path::new("/pw")));
     }
 

@@ -2,11 +2,12 @@
 
 mod transfer;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::api::segment;
@@ -195,7 +196,13 @@ async fn create(client: &Client, name: &str, spec: &Value) -> anyhow::Result<()>
 }
 
 /// Creates the image, sends the file, and waits until the server has made sense of it.
-pub(crate) async fn upload(client: &Client, name: &str, file: &std::path::Path) -> anyhow::Result<Found> {
+pub(crate) async fn upload(client: &Client, name: &str, file: &Path) -> anyhow::Result<Found> {
+    send(client, name, file, progress::transfer(name, Some(0))).await?;
+    ready(client, &client.namespace, name).await
+}
+
+/// Creates the image and sends the file.
+pub(crate) async fn send(client: &Client, name: &str, file: &Path, bar: ProgressBar) -> anyhow::Result<()> {
     segment(name)?;
     // Before anything is created.
     let opened = crate::client::open(file)?;
@@ -206,14 +213,14 @@ pub(crate) async fn upload(client: &Client, name: &str, file: &std::path::Path) 
     create(client, name, &json!({ "displayName": name, "sourceType": "upload" })).await?;
     let sent = async {
         initialized(client, name).await?;
-        transfer::upload(client, name, opened, size).await
+        transfer::upload(client, name, opened, size, bar).await
     };
     if let Err(err) = sent.await {
         // One that was never filled is of no use to anybody; why it was not is what counts.
         let _ = client.delete(&IMAGES.one(&client.namespace, name)?).await;
         return Err(err);
     }
-    ready(client, &client.namespace, name).await
+    Ok(())
 }
 
 async fn initialized(client: &Client, name: &str) -> anyhow::Result<()> {

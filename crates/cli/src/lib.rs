@@ -7,8 +7,8 @@
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
-//! - [`vm`], [`image`], [`volume`], [`node`], [`support_bundle`] and [`demo`] use the public API with any kubeconfig ([`client`]), and
-//!   print tables or documents ([`output`]).
+//! - [`vm`], [`image`], [`volume`], [`snapshot`], [`backup`], [`node`], [`audit`], [`support_bundle`] and [`demo`] use the public API with any
+//!   kubeconfig ([`client`]), and print tables or documents ([`output`]).
 //!
 //! Standard output carries what was asked for, and nothing else; logs and complaints go to standard error.
 //! Exit codes: 0, 1 for what failed, 2 for what was asked wrongly.
@@ -22,12 +22,16 @@ use clap_complete::Shell;
 
 mod agent;
 mod api;
+mod audit;
+mod backup;
 mod client;
 mod config_file;
 mod confirm;
 mod demo;
 mod download;
+mod first_image;
 mod image;
+mod kept;
 mod kubeconfig;
 mod kubeconfig_link;
 mod lifetime;
@@ -45,6 +49,8 @@ mod run_dir;
 pub mod server;
 pub mod settings;
 mod size;
+mod snapshot;
+mod state;
 mod store;
 mod stream;
 mod support_bundle;
@@ -78,8 +84,16 @@ enum Command {
     Image(image::ImageArgs),
     /// Volumes
     Volume(volume::VolumeArgs),
+    /// Snapshots of virtual machines and volumes, which stay on the node
+    Snapshot(snapshot::SnapshotArgs),
+    /// Backups of virtual machines on the backup target, and schedules
+    Backup(Box<backup::BackupArgs>),
+    /// The state of the cluster itself: its objects, keys and certificates
+    State(Box<state::StateArgs>),
     /// Nodes
     Node(node::NodeArgs),
+    /// Who did what: the newest of the audit log
+    Audit(audit::AuditArgs),
     /// Save what somebody needs to know to help: objects without secrets, logs, facts of the nodes
     SupportBundle(support_bundle::SupportBundleArgs),
     /// Print a kubeconfig for the admin, or for another user
@@ -156,7 +170,11 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Vm(args) => api::block_on(vm::run(args))?,
         Command::Image(args) => api::block_on(image::run(args))?,
         Command::Volume(args) => api::block_on(volume::run(args))?,
+        Command::Snapshot(args) => api::block_on(snapshot::run(args))?,
+        Command::Backup(args) => api::block_on(backup::run(&args))?,
+        Command::State(args) => api::block_on(state::run(*args))?,
         Command::Node(args) => api::block_on(node::run(args))?,
+        Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),

@@ -37,7 +37,7 @@ pub(crate) async fn run(
 }
 
 /// A byte of a query.
-fn escaped(byte: u8) -> String {
+pub(crate) fn escaped(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
         char::from(byte).to_string()
     } else {

@@ -59,6 +59,10 @@ pub(crate) struct ServerOptions {
     /// A file with the admin's password, set on every start; without it a random one is made and printed on the first
     #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
+    /// A disk image that is offered under its name while there are neither images nor machines, so that the first machine
+    /// can be made at once
+    #[arg(long, env = "CROFT_FIRST_IMAGE", value_name = "FILE")]
+    pub(crate) first_image: Option<PathBuf>,
     /// Serve the API alone: run no virtual machines on this machine
     #[arg(long, env = "CROFT_NO_NODE", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     pub(crate) no_node: Option<bool>,
@@ -79,6 +83,19 @@ pub(crate) struct ServerOptions {
     /// [default: /etc for root with the default data directory, else nowhere]
     #[arg(long, env = "CROFT_ETC_DIR", value_name = "DIR")]
     pub(crate) etc_dir: Option<PathBuf>,
+    /// Where it is written down who did what: a file, "-" for standard output, or "off"
+    /// [default: audit/audit.log in the data directory]
+    #[arg(long, env = "CROFT_AUDIT_LOG_PATH", value_name = "FILE")]
+    pub(crate) audit_log_path: Option<String>,
+    /// MiB that the audit log may have before it is rotated [default: 64]
+    #[arg(long, env = "CROFT_AUDIT_LOG_MAXSIZE", value_name = "MIB")]
+    pub(crate) audit_log_maxsize: Option<u32>,
+    /// Rotated audit logs to keep; 0 for all [default: 8]
+    #[arg(long, env = "CROFT_AUDIT_LOG_MAXBACKUP", value_name = "COUNT")]
+    pub(crate) audit_log_maxbackup: Option<u32>,
+    /// Days to keep rotated audit logs for; 0 for ever [default: 30]
+    #[arg(long, env = "CROFT_AUDIT_LOG_MAXAGE", value_name = "DAYS")]
+    pub(crate) audit_log_maxage: Option<u32>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -103,12 +120,17 @@ impl ServerOptions {
             etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
             kubeconfig_link: self.kubeconfig_link.or(others.kubeconfig_link),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
+            first_image: self.first_image.or(others.first_image),
             no_node: self.no_node.or(others.no_node),
             node_name: self.node_name.or(others.node_name),
             node_listen: self.node_listen.or(others.node_listen),
             run_dir: self.run_dir.or(others.run_dir),
             vm_subnet: self.vm_subnet.or(others.vm_subnet),
             etc_dir: self.etc_dir.or(others.etc_dir),
+            audit_log_path: self.audit_log_path.or(others.audit_log_path),
+            audit_log_maxsize: self.audit_log_maxsize.or(others.audit_log_maxsize),
+            audit_log_maxbackup: self.audit_log_maxbackup.or(others.audit_log_maxbackup),
+            audit_log_maxage: self.audit_log_maxage.or(others.audit_log_maxage),
             log_format: self.log_format.or(others.log_format),
         }
     }

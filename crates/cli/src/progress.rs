@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::bytes;
+
 const TICK: Duration = Duration::from_millis(120);
 
 /// Bytes on their way.
@@ -26,6 +28,29 @@ pub(crate) fn waiting(what: &str) -> ProgressBar {
 /// Work that is done in hundredths.
 pub(crate) fn percent(what: &str) -> ProgressBar {
     finish(ProgressBar::new(100), what, "{msg} {wide_bar} {pos} %")
+}
+
+/// Work elsewhere that is told of in hundredths, at times with a speed.
+#[derive(Debug)]
+pub(crate) struct Distant(ProgressBar);
+
+impl Distant {
+    pub(crate) fn new(what: &str) -> Self {
+        let bar = finish(ProgressBar::new(100), what, "{msg} {wide_bar} {pos} %{prefix} {eta}");
+        bar.enable_steady_tick(TICK);
+        Self(bar)
+    }
+
+    pub(crate) fn tell(&self, percent: u64, bytes_per_second: Option<u64>) {
+        self.0.set_prefix(bytes_per_second.map(|speed| format!(" {}/s", bytes(speed))).unwrap_or_default());
+        self.0.set_position(percent);
+    }
+}
+
+impl Drop for Distant {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
 
 fn finish(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {

@@ -14,13 +14,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use croft_pki::Secret;
+use tokio::runtime::Handle;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::logging::Filter;
 use crate::recent_log::RecentLog;
 use crate::settings::Settings;
-use crate::{Failure, agent, kubeconfig_link, log_level, logging, print, ready, store};
+use crate::{Failure, agent, first_image, kubeconfig_link, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -70,6 +71,8 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         store: store::open(&settings.store, &settings.data_dir).await?,
         extra_names: settings.tls_san.clone(),
         admin_password: settings.admin_password.clone(),
+        website: Some(croft_web::answer),
+        audit: settings.audit.clone(),
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {
@@ -86,7 +89,13 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         directory: settings.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         log: Arc::new(move || log.text()),
     };
-    let bundles = tokio::spawn(croft_support::run(bundles, stopping));
+    let bundles = tokio::spawn(croft_support::run(bundles, stopping.clone()));
+    let first_image = settings.first_image.clone().filter(|_| settings.node.is_some());
+    let first_image = first_image.map(|file| {
+        let (kubeconfig, runtime) = (server.kubeconfig.clone(), Handle::current());
+        // On a thread of its own: the compiler does not see that the streams of an upload may move between threads.
+        tokio::task::spawn_blocking(move || runtime.block_on(first_image::offer(kubeconfig, file, stopping)))
+    });
     let agent = settings.node.as_ref().map(|node| agent::start(node, &settings.data_dir, &server, client));
     Ok(Running {
         addresses: server.addresses.clone(),
@@ -99,6 +108,9 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
                 agent.await.context("the agent panicked")?;
             }
             log_level.await.context("following the log level panicked")?;
+            if let Some(first_image) = first_image {
+                first_image.await.context("offering the first image panicked")?;
+            }
             bundles.await.context("making support bundles panicked")?;
             controllers.await.context("a controller panicked")
         }),
@@ -138,7 +150,7 @@ async fn run_until_signal(
 }
 
 /// Readable by its owner only: it holds keys.
-fn create_data_dir(dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn create_data_dir(dir: &Path) -> anyhow::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).with_context(|| {
         format!("cannot create the data directory {}; run as root, or choose another with --data-dir", dir.display())
     })

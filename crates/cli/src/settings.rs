@@ -1,10 +1,12 @@
 //! What the server is to do, once flags, environment, file and defaults have been put together and checked.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
+use croft_apiserver::{AuditLog, AuditSink};
 use croft_pki::Secret;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
@@ -12,6 +14,7 @@ use crate::{config_file, kubeconfig_link, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
+const AUDIT_LOG: &str = "audit/audit.log";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
@@ -28,8 +31,11 @@ pub struct Settings {
     pub store: StoreSettings,
     pub kubeconfig_link: Option<PathBuf>,
     pub admin_password: Option<Secret>,
+    /// What to make the first machine of.
+    pub first_image: Option<PathBuf>,
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
+    pub audit: AuditLog,
     pub log_format: Option<LogFormat>,
 }
 
@@ -96,6 +102,8 @@ impl Settings {
                 .map(|path| password(path, "--admin-password-file"))
                 .transpose()?,
             node: node(&options, &data_dir)?,
+            audit: audit(&options, &data_dir)?,
+            first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
             tls_san: options.tls_san,
@@ -125,6 +133,25 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     let is_installed = data_dir == Path::new(DATA_DIR) && rustix::process::geteuid().is_root();
     let etc_dir = options.etc_dir.clone().or_else(|| is_installed.then(|| ETC_DIR.into()));
     Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
+}
+
+fn audit(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<AuditLog> {
+    let to = match options.audit_log_path.as_deref() {
+        None => AuditSink::File(data_dir.join(AUDIT_LOG)),
+        Some("" | "off") => AuditSink::Off,
+        Some("-") => AuditSink::StandardOutput,
+        Some(path) => AuditSink::File(path.into()),
+    };
+    let size = options.audit_log_maxsize.unwrap_or(64);
+    if size == 0 {
+        bail!("--audit-log-maxsize: 0 MiB have room for nothing; say --audit-log-path=off to keep no audit log");
+    }
+    Ok(AuditLog {
+        to,
+        max_bytes: u64::from(size) << 20,
+        max_backups: options.audit_log_maxbackup.unwrap_or(8) as usize,
+        max_age: Duration::from_hours(24) * options.audit_log_maxage.unwrap_or(30),
+    })
 }
 
 fn checked_node_name(name: &str) -> anyhow::Result<String> {
@@ -264,6 +291,24 @@ mod tests {
     }
 
     #[test]
+    fn the_audit_log_is_where_it_was_asked_for() {
+        for (args, expected) in [
+            (&["--data-dir=/d"][..], AuditSink::File("/d/audit/audit.log".into())),
+            (&["--audit-log-path=/var/log/croft.log"], AuditSink::File("/var/log/croft.log".into())),
+            (&["--audit-log-path=-"], AuditSink::StandardOutput),
+            (&["--audit-log-path=off"], AuditSink::Off),
+            (&["--audit-log-path="], AuditSink::Off),
+        ] {
+            let audit = resolve(args).unwrap().audit;
+            assert_eq!(audit.to, expected, "{args:?}");
+            assert_eq!((audit.max_bytes, audit.max_backups, audit.max_age.as_secs()), (64 << 20, 8, 30 * 86_400));
+        }
+        let args = ["--audit-log-maxsize=1", "--audit-log-maxbackup=0", "--audit-log-maxage=0"];
+        let audit = resolve(&args).unwrap().audit;
+        assert_eq!((audit.max_bytes, audit.max_backups, audit.max_age), (1 << 20, 0, Duration::ZERO));
+    }
+
+    #[test]
     fn flags_win_over_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("croft.yaml");
@@ -323,6 +368,7 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
+            (&["--audit-log-maxsize=0"], "0 MiB have room for nothing"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
             (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),
             (&["--vm-subnet=10.0.0.1"], "is not a subnet, such as"),

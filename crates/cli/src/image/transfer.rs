@@ -8,18 +8,25 @@ use futures::{StreamExt, TryStreamExt, stream};
 use http::{Request, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use indicatif::ProgressBar;
 use tokio_util::io::ReaderStream;
 
 use super::Found;
 use crate::client::Client;
-use crate::{download, progress};
+use crate::download;
 
 const CHUNK: usize = 256 * 1024;
 const BOUNDARY: &str = "croft-image-4f1c2d9be7";
 
 /// Harvester's upload action: one multipart request with the file in the field `chunk`.
-pub(super) async fn upload(client: &Client, name: &str, file: std::fs::File, size: u64) -> anyhow::Result<()> {
-    let bar = progress::transfer(name, Some(size));
+pub(super) async fn upload(
+    client: &Client,
+    name: &str,
+    file: std::fs::File,
+    size: u64,
+    bar: ProgressBar,
+) -> anyhow::Result<()> {
+    bar.set_length(size);
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"chunk\"; filename=\"{name}\"\r\n\
          Content-Type: application/octet-stream\r\n\r\n"

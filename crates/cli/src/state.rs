@@ -1,0 +1,196 @@
+//! `croft state`: what the cluster itself is (its objects, keys and certificates), kept for the day when its machine is gone.
+
+mod restore;
+mod saved;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand};
+use croft_backup::State;
+use serde_json::json;
+
+use crate::backup::target::{self, Opened, TargetArgs};
+use crate::client::ClientArgs;
+use crate::output::{self, Format, OutputArgs};
+use crate::{Failure, download, print};
+
+const PATH: &str = "/croft/v1/state";
+
+#[derive(Debug, Args)]
+pub(crate) struct StateArgs {
+    #[command(flatten)]
+    client: ClientArgs,
+    #[command(subcommand)]
+    command: StateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum StateCommand {
+    /// Save all objects, keys and certificates of the cluster, to a file or to the backup target
+    #[command(after_help = target::HELP)]
+    Save(SaveArgs),
+    /// List what the backup target has
+    #[command(after_help = target::HELP)]
+    List(ListArgs),
+    /// Check a saved file, and tell what it is
+    Inspect {
+        /// The file
+        file: PathBuf,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Fill the store of a server that was never started with what was saved
+    #[command(after_help = restore::HELP)]
+    Restore(Box<restore::RestoreArgs>),
+}
+
+#[derive(Debug, Args)]
+struct SaveArgs {
+    /// Where to save it; without it, to the backup target
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Of this cluster's states on the target, keep the newest ones and delete the others
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "file")]
+    keep: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
+    match args.command {
+        StateCommand::Save(save) => self::save(&args.client, &save).await,
+        StateCommand::List(list) => self::list(&args.client, &list).await,
+        StateCommand::Inspect { file, output } => inspect(&file, &output).await,
+        StateCommand::Restore(restore) => restore::run(*restore).await,
+    }
+}
+
+async fn save(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
+    let Some(file) = &args.file else { return save_to_target(client, args).await };
+    let about = fetch(client, file).await?;
+    print(&format!("{}: {}\n", file.display(), about.words()))
+}
+
+/// From the server into a file that only its owner can read, and that is whole.
+async fn fetch(client: &ClientArgs, file: &Path) -> anyhow::Result<saved::About> {
+    let client = client.connect().await?;
+    // What is there already stays until the new one is known to be whole.
+    let unchecked = file.with_added_extension("unchecked");
+    saved::create_private(&unchecked.with_added_extension("partial"))?;
+    let checked = async {
+        download::save(&client, PATH, "saving", &unchecked).await?;
+        let about = saved::check(&unchecked).await?;
+        tokio::fs::rename(&unchecked, file).await.with_context(|| format!("cannot write {}", file.display()))?;
+        anyhow::Ok(about)
+    };
+    let checked = checked.await;
+    if checked.is_err() {
+        // It may never have been there.
+        let _ = tokio::fs::remove_file(&unchecked).await;
+    }
+    checked
+}
+
+async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
+    let opened = args.target.open(client).await?;
+    let dir = saved::PrivateDir::new()?;
+    let file = dir.path().join("state");
+    let about = fetch(client, &file).await?;
+    let head = &about.head;
+    let name: String = head.saved.chars().filter(char::is_ascii_alphanumeric).collect();
+    let state = State {
+        cluster: head.cluster.clone(),
+        name: name.to_lowercase(),
+        saved: head.saved.clone(),
+        version: head.version.clone(),
+        ..State::default()
+    };
+    let kept = opened.store.save_state(state, &file, opened.keys.current()).await;
+    let kept = kept.context("cannot write to the backup target")?;
+    print(&format!("{}: {}\n", kept.name, about.words()))?;
+    if opened.keys.current().is_none() {
+        eprintln!("it has the keys and all Secrets of the cluster in it, not encrypted; --key-file FILE encrypts it");
+    }
+    if let Some(keep) = args.keep {
+        forget(&opened, &kept.cluster, usize::try_from(keep).unwrap_or(usize::MAX)).await?;
+    }
+    Ok(())
+}
+
+/// All but the newest.
+async fn forget(opened: &Opened, cluster: &str, keep: usize) -> anyhow::Result<()> {
+    let mut states = opened.store.states().await.context("cannot list the backup target")?;
+    states.retain(|state| state.cluster == cluster);
+    let old = states.len().saturating_sub(keep);
+    for state in &states[..old] {
+        opened.store.delete_state(state).await.with_context(|| format!("cannot delete {}", state.name))?;
+    }
+    Ok(())
+}
+
+async fn list(client: &ClientArgs, args: &ListArgs) -> Result<(), Failure> {
+    let opened = args.target.open(client).await?;
+    let states = opened.store.states().await.context("cannot list the backup target")?;
+    let text = match args.output.output {
+        Format::Table | Format::Wide => {
+            let row = |state: &State| {
+                let key = if state.key.is_empty() { "no" } else { &state.key };
+                let size = output::bytes(state.size);
+                vec![state.name.clone(), state.cluster.clone(), state.saved.clone(), size, key.to_owned()]
+            };
+            output::rows(&["NAME", "CLUSTER", "SAVED", "SIZE", "ENCRYPTED"], states.iter().map(row))
+        }
+        format => output::document(format, &json!({ "items": states }))?,
+    };
+    print(&text)
+}
+
+async fn inspect(file: &Path, output: &OutputArgs) -> Result<(), Failure> {
+    let about = saved::check(file).await?;
+    let text = match output.output {
+        Format::Table | Format::Wide => format!("{}: {}\n", file.display(), about.words()),
+        format => output::document(format, &about.document())?,
+    };
+    print(&text)
+}
+
+/// The one that is meant: by its name, or the only cluster's newest.
+fn choose(states: Vec<State>, name: Option<&str>) -> anyhow::Result<State> {
+    if let Some(name) = name {
+        let found = states.into_iter().find(|state| state.name == name);
+        return found.ok_or_else(|| anyhow!("the target has no state {name}; \"croft state list\" tells what it has"));
+    }
+    let newest = states.last().cloned().ok_or_else(|| anyhow!("the target has no saved state"))?;
+    if states.iter().any(|state| state.cluster != newest.cluster) {
+        return Err(anyhow!("the target has states of several clusters; say which one with --name"));
+    }
+    Ok(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(cluster: &str, name: &str) -> State {
+        State { cluster: cluster.to_owned(), name: name.to_owned(), ..State::default() }
+    }
+
+    #[test]
+    fn the_newest_is_meant_unless_it_is_said() {
+        let two = || vec![state("a", "1"), state("a", "2")];
+        assert_eq!(choose(two(), None).unwrap().name, "2");
+        assert_eq!(choose(two(), Some("1")).unwrap().name, "1");
+        assert!(choose(two(), Some("3")).unwrap_err().to_string().contains("has no state 3"));
+        assert!(choose(Vec::new(), None).is_err());
+        let mixed = vec![state("a", "1"), state("b", "1")];
+        assert!(choose(mixed, None).unwrap_err().to_string().contains("several clusters"));
+    }
+}

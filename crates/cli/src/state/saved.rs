@@ -1,0 +1,121 @@
+//! Files with a saved state: made private, and read to their end before anything is done with them.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use croft_store::saved::{Head, Item, Reader};
+use serde_json::{Value, json};
+
+/// What a file has.
+pub(super) struct About {
+    pub(super) head: Head,
+    pub(super) records: u64,
+    /// By the names in the data directory.
+    pub(super) files: BTreeMap<String, String>,
+}
+
+impl About {
+    pub(super) fn words(&self) -> String {
+        let Head { version, cluster, saved, revision, .. } = &self.head;
+        format!(
+            "{} objects and {} files of cluster {cluster} at revision {revision}, saved {saved} by croft {version}",
+            self.records,
+            self.files.len()
+        )
+    }
+
+    pub(super) fn document(&self) -> Value {
+        let files: Vec<&String> = self.files.keys().collect();
+        let mut document = json!({ "objects": self.records, "files": files });
+        if let (Value::Object(document), Ok(Value::Object(head))) = (&mut document, serde_json::to_value(&self.head)) {
+            document.extend(head);
+        }
+        document
+    }
+}
+
+/// Reads all of it.
+pub(super) async fn check(file: &Path) -> anyhow::Result<About> {
+    let path = file.to_owned();
+    let read = tokio::task::spawn_blocking(move || read(&path, |_| Ok(())));
+    read.await.context("the reading was cut short")?.with_context(|| format!("{} cannot be used", file.display()))
+}
+
+/// Hands over each record. Nothing is to be made of them before this has returned.
+pub(super) fn read(
+    path: &Path,
+    mut each: impl FnMut(&croft_store::Record) -> anyhow::Result<()>,
+) -> anyhow::Result<About> {
+    let mut reader = Reader::open(fs::File::open(path)?)?;
+    let (mut records, mut files) = (0, BTreeMap::new());
+    while let Some(item) = reader.next()? {
+        match item {
+            Item::Record(record) => {
+                records += 1;
+                each(&record)?;
+            }
+            Item::File { name, content } => {
+                if !is_plain(&name) {
+                    bail!("it has a file {name:?}, which has no place in a data directory");
+                }
+                files.insert(name, content);
+            }
+        }
+    }
+    Ok(About { head: reader.head().clone(), records, files })
+}
+
+/// Directly in `pki/`.
+fn is_plain(name: &str) -> bool {
+    let file = name.strip_prefix("pki/").unwrap_or_default();
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    !file.is_empty() && !file.starts_with('.') && file.chars().all(is_good)
+}
+
+/// An empty file that only its owner can read, for what is written into it later.
+pub(super) fn create_private(path: &Path) -> anyhow::Result<()> {
+    let create = || {
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        // One that was there keeps its mode otherwise.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+    };
+    create().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// For what is on its way; it goes with this.
+pub(super) struct PrivateDir(PathBuf);
+
+impl PrivateDir {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("croft-state-{:016x}", getrandom::u64()?));
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // Only a signal leaves more behind.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_stay_where_they_belong() {
+        assert!(is_plain("pki/ca.crt") && is_plain("pki/sa-retired.pub"));
+        for bad in ["pki/", "pki/../x", "pki/a/b", "/etc/passwd", "pki/.x", "store/x", ""] {
+            assert!(!is_plain(bad), "{bad}");
+        }
+    }
+}
