@@ -1,0 +1,77 @@
+import type { about as englishAbout, addonHelp as englishAddonHelp, addons as englishAddons, support as englishSupport } from '../en/cluster';
+import type { TranslatedArea } from '../message';
+
+export const addons: TranslatedArea<typeof englishAddons> = {
+  title: 'Erweiterungen',
+  what: 'Was sie tut',
+  version: 'Version',
+  chart: 'Chart',
+  repository: 'Repository',
+  experimental: 'Experimentell',
+  on: 'An',
+  off: 'Aus',
+  failed: 'Nicht verwendbar',
+  enabling: 'Wird eingeschaltet',
+  updating: 'Wird erneuert',
+  disabling: 'Wird ausgeschaltet',
+  enable: 'Einschalten',
+  disable: 'Ausschalten',
+  enableTitle: '{name} einschalten?',
+  enableHelp: 'Wenn dieser Server nichts hat, das dafür steht, sagt er es, und nichts ändert sich.',
+  disableTitle: '{name} ausschalten?',
+  disableHelp: 'Was sie tut, endet; ihre Werte bleiben.',
+  values: 'Werte',
+  valuesTitle: 'Werte von {name}',
+  valuesHelp: 'In YAML, wie das Chart der Erweiterung sie haben will.',
+  noValues: 'Es gelten die vorgegebenen Werte.',
+};
+
+export const addonHelp: TranslatedArea<typeof englishAddonHelp> = {
+  'rancher-monitoring': 'Zahlen von Hosts und Maschinen für Prometheus, unter /metrics des Servers und jedes Hosts.',
+  'vm-import-controller': 'Holt Maschinen von anderen Plattformen.',
+  'pcidevices-controller': 'Reicht Geräte der Hosts an Maschinen durch.',
+  'rancher-logging': 'Sendet Protokolle und Audit-Protokolle an andere Stellen.',
+  'harvester-seeder': 'Schaltet Hosts über ihre Fernwartung ein und aus.',
+  'nvidia-driver-toolkit': 'Teilt GPUs von NVIDIA unter Maschinen auf.',
+  'kubeovn-operator': 'Overlay-Netze.',
+  descheduler: 'Verschiebt Maschinen, damit Hosts gleichmäßig belastet sind.',
+};
+
+export const support: TranslatedArea<typeof englishSupport> = {
+  title: 'Support',
+  lead: 'Ein Support-Paket ist eine Datei für alle, die helfen sollen: alle Objekte, die Protokolle des Servers und Angaben zu den Hosts.',
+  secrets: 'Passwörter, Token, Schlüssel und Cloud-init-Daten werden entfernt. Was Gäste auf ihre serielle Konsole schreiben, ist enthalten: Sehen Sie es durch, bevor Sie es weitergeben.',
+  create: 'Support-Paket anlegen',
+  createHelp: 'Es dauert etwa eine Minute. Sie können diese Seite verlassen.',
+  description: 'Was ist los?',
+  descriptionHelp: 'Es steht im Paket, für alle, die es lesen.',
+  issue: 'Adresse der Meldung',
+  started: 'Das Support-Paket entsteht',
+  file: 'Datei',
+  ready: 'Bereit',
+  failed: 'Gescheitert',
+  generating: 'Entsteht, {percent} %',
+  emptyTitle: 'Keine Support-Pakete',
+  emptyHelp: 'Wenn etwas nicht stimmt und jemand anderes danach sehen soll, legen Sie eines an. Nach einer halben Stunde wird es von selbst gelöscht.',
+};
+
+export const about: TranslatedArea<typeof englishAbout> = {
+  title: 'Über Croft',
+  version: 'Version',
+  platform: 'Plattform',
+  kubernetes: 'Spricht die API von Kubernetes',
+  harvester: 'Spricht die API von Harvester',
+  licence: 'Lizenz',
+  api: 'API',
+  apiHelp: 'Alles auf dieser Seite lässt sich unter dieser Adresse auch mit kubectl, virtctl, Terraform und anderen tun.',
+  linkOpenApi: 'Beschreibung der API (OpenAPI)',
+  linkSchemas: 'Arten von Objekten, die Sie sehen dürfen (Steve)',
+  hosts: 'Was auf den Hosts läuft',
+  system: 'System',
+  kernel: 'Kernel',
+  documentation: 'Dokumentation',
+  documentationHelp: 'Die von Croft selbst liegt im Ordner docs seiner Quellen. Diese führen von diesem Server weg:',
+  linkHarvester: 'Harvester, dessen Objekte und API das sind',
+  linkKubevirt: 'KubeVirt, dessen Maschinen das sind',
+  linkKubectl: 'kubectl',
+};

@@ -1,0 +1,31 @@
+import type { namespaces as english } from '../en/namespaces';
+import type { TranslatedArea } from '../message';
+
+export const namespaces: TranslatedArea<typeof english> = {
+  title: 'Namensräume',
+  create: 'Namensraum anlegen',
+  createHelp: 'Ein Namensraum enthält Maschinen, Datenträger und so weiter, die zusammengehören. Rechte und Kontingente gelten je Namensraum.',
+  editTitle: '{name} ändern',
+  deleteHelp: 'Alles darin wird mit gelöscht: Datenträger, Abbilder, Snapshots, Secrets und alles andere. Solange er Maschinen hat, wird es abgelehnt.',
+  active: 'Aktiv',
+  terminating: 'Wird gelöscht',
+  kind: 'Art',
+  system: 'System',
+  own: 'Eigene',
+  quotas: 'Kontingente',
+  noQuotas: 'Keine: Seine Maschinen dürfen so viel haben, wie die Hosts haben.',
+  addQuota: 'Kontingent hinzufügen',
+  editQuota: 'Das Kontingent {name} ändern',
+  quotaHelp: 'Was die Maschinen des Namensraums zusammen haben dürfen. Was leer ist, ist nicht begrenzt.',
+  deleteQuotaHelp: 'Seine Grenzen gelten nicht mehr.',
+  'limits.cpu': 'CPUs (limits.cpu)',
+  'limits.memory': 'Speicher (limits.memory)',
+  'requests.cpu': 'Zugesicherte CPUs (requests.cpu)',
+  'requests.memory': 'Zugesicherter Speicher (requests.memory)',
+  pods: 'Laufende Maschinen (pods)',
+  snapshotQuotas: 'Platz für Snapshots',
+  snapshotQuota: 'Alle Snapshots zusammen',
+  noSnapshotQuota: 'Snapshots dürfen so viel Platz belegen, wie da ist.',
+  snapshotQuotaTitle: 'Platz für die Snapshots von {name}',
+  snapshotQuotaHelp: 'Ist er aufgebraucht, entsteht kein weiterer Snapshot. Leer für keine Grenze.',
+};

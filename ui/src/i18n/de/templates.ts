@@ -1,0 +1,31 @@
+import type { templates as english } from '../en/templates';
+import type { TranslatedArea } from '../message';
+
+export const templates: TranslatedArea<typeof english> = {
+  title: 'Vorlagen',
+  one: 'Vorlage',
+  create: 'Neue Vorlage',
+  version: 'Version',
+  versions: 'Versionen',
+  versionTitle: '{template}, Version {version}',
+  defaultVersion: 'Standardversion',
+  latestVersion: 'Neueste Version',
+  newVersion: 'Neue Version',
+  newVersionOf: 'Neue Version von {name}',
+  versionDescription: 'Was an ihr anders ist.',
+  basedOn: 'Neue Version davon',
+  basedHelp: 'Das ist Version {version} unter neuem Namen. Ändern Sie, was anders sein soll; die Version, von der Sie ausgehen, bleibt, wie sie ist.',
+  launch: 'Maschine machen',
+  makeDefault: 'Zum Standard machen',
+  defaultSet: 'Version {version} ist jetzt der Standard von {name}',
+  notReady: 'Noch nicht bereit',
+  imageHelp: 'Offen gelassen, wird es mit jeder Maschine gewählt.',
+  imageOpen: 'wird mit der Maschine gewählt',
+  accessHelp: 'Jede Maschine dieser Vorlage bekommt es durch cloud-init. Es steht in einem Secret neben der Vorlage.',
+  noVersions: 'Noch keine Versionen',
+  noVersionsHelp: 'Eine Version sagt, was eine Maschine bekommt: Größe, Platten, Netze, cloud-init.',
+  emptyTitle: 'Noch keine Vorlagen',
+  emptyHelp: 'Eine Vorlage hebt auf, was Maschinen einer Art gemeinsam haben. Machen Sie hier eine, oder aus einer Maschine über deren Menü.',
+  deleteHelp: 'Sie geht mit allen ihren Versionen. Maschinen, die aus ihr entstanden sind, bleiben.',
+  deleteVersionHelp: 'Aus ihr entstehen keine Maschinen mehr. Die schon entstandenen bleiben.',
+};

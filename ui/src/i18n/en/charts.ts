@@ -1,0 +1,17 @@
+export const charts = {
+  title: 'Usage',
+  cpu: 'CPU',
+  memory: 'Memory',
+  guestMemory: 'Used by the guest',
+  disk: 'Disks',
+  network: 'Network',
+  storage: 'Storage',
+  read: 'Read',
+  write: 'Written',
+  received: 'Received',
+  sent: 'Sent',
+  tenMinutes: '10 minutes',
+  day: '24 hours',
+  empty: 'The first figures come in a few seconds.',
+  unavailable: 'There are no figures: {message}',
+} as const;

@@ -1,0 +1,18 @@
+export const console = {
+  connecting: 'Connecting',
+  connected: 'Connected',
+  ended: 'Disconnected',
+  endedHelp: 'The console was disconnected.',
+  reconnect: 'Connect again',
+  paste: 'Paste',
+  pasteText: 'Text',
+  pasteHelp: 'It is typed into the guest, key by key, as on an American keyboard.',
+  type: 'Type it',
+  fit: 'Fit to the window',
+  realSize: 'Real size',
+  fullScreen: 'Full screen',
+  window: 'Leave full screen',
+  serialHint: 'Press Enter for a prompt.',
+  notRunning: 'The machine is not running',
+  notRunningHelp: 'Its consoles are there as soon as it runs.',
+} as const;

@@ -1,0 +1,18 @@
+export const forms = {
+  badName: 'Lower-case letters, digits and dashes; it begins and ends with a letter or a digit.',
+  cron: 'When',
+  cronHelp: 'Minute, hour, day, month, day of the week, in UTC.',
+  cronHourly: 'Every hour',
+  cronDaily: 'Every day at 2:00',
+  cronWeekly: 'Every Sunday at 3:00',
+  cronMonthly: 'On the first of every month',
+  cronOwn: 'Something else',
+  retain: 'Keep',
+  retainHelp: 'So many stay; older ones are deleted.',
+  maxFailure: 'Give up after',
+  maxFailureHelp: 'Failures in a row; the schedule is then suspended.',
+  scheduleName: 'Name',
+  snapshotOrBackup: 'What is made',
+  asSnapshot: 'Snapshots, on this cluster',
+  asBackup: 'Backups, on the backup target',
+} as const;

@@ -1,0 +1,5 @@
+import { KeptDetail } from './KeptDetail';
+
+export function Screen() {
+  return <KeptDetail type="backup" />;
+}
