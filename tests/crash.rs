@@ -9,6 +9,10 @@ use croft_testkit::{Client, Croft, ServerKind, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// How many changes a start replays.
+const REPLAYED: u64 = 1_000;
+/// By then the definitions are written, which come first.
+const FIRST: u64 = 12;
 
 fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok()).expect("a numeric resourceVersion")
@@ -103,6 +107,29 @@ async fn acknowledged_writes_survive_being_killed() {
                 *acknowledged = found.expect("it is there");
             }
         }
+    }
+}
+
+/// A start takes the state of a thousand changes ago and replays the rest. When that moment is before the definitions of all
+/// kinds were made, the server must have caught up with them before it looks for what it has of these kinds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_that_replays_the_definitions_knows_their_kinds() {
+    if !ServerKind::Embedded.wanted() {
+        return;
+    }
+    let mut croft = Croft::start(StoreKind::Embedded).await.expect("croft starts");
+    let client = croft.client().expect("a client");
+    let map = client.post(MAPS, &json!({"metadata": {"name": "many"}})).await.expect("an answer").ok().expect("made");
+    let mut newest = revision(&map);
+    assert!(newest < REPLAYED, "the first start writes more than is replayed: {newest}");
+    while newest <= REPLAYED + FIRST {
+        if newest > REPLAYED {
+            croft.kill().expect("killed");
+            croft.restart().await.unwrap_or_else(|err| panic!("it starts again at revision {newest}: {err:#}"));
+        }
+        let change = json!({"data": {"n": newest.to_string()}});
+        let changed = croft.client().expect("a client").patch(&format!("{MAPS}/many"), "merge-patch", &change).await;
+        newest = revision(&changed.expect("an answer").ok().expect("changed"));
     }
 }
 

@@ -236,6 +236,8 @@ async fn a_kubevirt_machine_has_the_image_of_its_class() {
     destroyed(&client, &format!("{MACHINES}/worker-0"), None).await;
     // What it was made with goes with it.
     croft_e2e::machines::is_gone(&client, &format!("{DATA_VOLUMES}/worker-0-root")).await;
+    // The image is in use until the disk that was made from it is gone, which is after the object that it was made by.
+    croft_e2e::machines::is_gone(&client, &format!("{CLAIMS}/worker-0-root")).await;
     destroyed(&client, &format!("{IMAGES}/rocky"), None).await;
 }
 

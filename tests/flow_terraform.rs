@@ -178,8 +178,9 @@ async fn balancers_pools_schedules_and_devices() {
             "vmbackup": {"type": "backup", "source": {"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "plan"}}}});
     refused(&client.post(&schedules, &go(schedule.clone())).await.expect("an answer"), 422, "backup-target is not set");
     let path = format!("{SETTINGS}/backup-target");
-    updated(&client, &path, |setting| setting["value"] = json!(r#"{"type":"nfs","endpoint":"nfs://192.0.2.9/b"}"#))
-        .await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let target = json!({"type": "directory", "endpoint": format!("file://{}", dir.path().display())}).to_string();
+    updated(&client, &path, |setting| setting["value"] = json!(target)).await;
     client.post(MACHINES, &machine("plan", "Halted")).await.expect("an answer").ok().expect("a machine");
     applied(&client, &schedules, &schedule).await;
     let mut other = schedule.clone();

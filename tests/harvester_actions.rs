@@ -296,7 +296,7 @@ async fn actions_that_cannot_be_done_leave_nothing_behind() {
         ("migrate", json!({"nodeName": ""}), 404, "virtualmachineinstance"),
         ("abortMigration", json!({}), 409, "no migration"),
         ("storageMigration", json!({"sourceVolume": "data", "targetVolume": "x"}), 409, "cannot be moved"),
-        ("backup", json!({"name": "b"}), 422, "cannot back up"),
+        ("backup", json!({"name": "b"}), 422, "backup target is not set"),
         ("snapshot", json!({}), 422, "name"),
         ("restore", json!({"name": "b", "backupName": "c"}), 404, "not found"),
         ("restore", json!({"name": "b"}), 422, "backupName"),

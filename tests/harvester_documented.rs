@@ -88,7 +88,7 @@ async fn every_documented_action_is_known_and_no_other() {
     create_objects(&client).await;
     let actions = actions();
     let refusals: BTreeSet<&str> = actions.iter().filter_map(|(_, _, _, note)| quoted(note)).collect();
-    assert!(refusals.len() > 1, "{refusals:?}");
+    assert!(!refusals.is_empty(), "some actions are refused");
     for (ty, action, state, note) in &actions {
         let what = format!("{ty}?action={action}");
         let answer = act(&client, ty, action).await;

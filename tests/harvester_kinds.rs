@@ -169,6 +169,9 @@ fn object(row: &Row, schema: &Value) -> Value {
             object["spec"]["vmbackup"] =
                 json!({"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}});
         }
+        ("longhorn.io", "recurringjobs") => {
+            object["spec"] = json!({"task": "snapshot", "cron": "0 * * * *", "retain": 1});
+        }
         ("harvesterhci.io", "upgrades") => object["spec"] = json!({"version": "a"}),
         ("loadbalancer.harvesterhci.io", "loadbalancers") => {
             object["spec"] = json!({"workloadType": "cluster", "ipam": "dhcp"});

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use croft_e2e::machines::{BOOT, CLAIMS, IMAGES, becomes, condition, croft_ok, is_gone, is_true, node};
+use croft_e2e::machines::{BOOT, CLAIMS, IMAGES, becomes, condition, create, croft_ok, empty, is_gone, is_true, node};
 use croft_e2e::storage::{
     begins_with, bound, claim, converted, deleted, disc, disk, image, image_file, imported, made, patched, run, text,
 };
 use croft_e2e::web::Web;
-use croft_testkit::{Authority, eventually};
+use croft_testkit::{Authority, Croft, StoreKind, eventually};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
@@ -167,4 +167,32 @@ async fn downloads_go_on_and_follow_the_settings() {
     made(&client, IMAGES, &image("trusted", &download(&url))).await;
     let done = imported(&client, "trusted").await;
     assert!(is_true(&done, "Imported"), "{}", message(&done));
+}
+
+/// A newcomer has something to make a machine of; who has machines is left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_server_offers_an_image_and_one_in_use_does_not() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("First.raw");
+    std::fs::write(&file, disk()).expect("a file");
+    let args = ["--first-image", text(&file)];
+    let mut server = Croft::start_node(StoreKind::Embedded, &args).await.expect("the server starts");
+    let client = server.client().expect("a client");
+    let first = format!("{IMAGES}/first");
+    becomes(&client, &first, "imported", BOOT, |image| is_true(image, "Imported")).await;
+
+    deleted(&client, &first).await;
+    is_gone(&client, &first).await;
+    let mut machine = empty("mine");
+    machine["spec"]["runStrategy"] = json!("Halted");
+    create(&client, &machine).await;
+    server.kill().expect("killed");
+    server.restart().await.expect("the server starts again");
+    let client = server.client().expect("a client");
+    // Whatever it offers comes before this.
+    croft_ok(&server, &["image", "upload", "mine", text(&file)]).await.expect("uploaded");
+    let images = client.get(IMAGES).await.expect("an answer").json();
+    let names: Vec<_> =
+        images["items"].as_array().expect("a list").iter().map(|image| &image["metadata"]["name"]).collect();
+    assert_eq!(names, ["mine"]);
 }

@@ -3,11 +3,14 @@
 //! The suites marked with [`on_every_server`] also run against the reference server when `KUBE_APISERVER` names
 //! one: a test that the original does not pass is a wrong test.
 
+pub mod export;
 pub mod flows;
+pub mod kept;
 pub mod machines;
 pub mod outside;
 pub mod registry;
 pub mod runner;
+pub mod seeded;
 pub mod storage;
 pub mod web;
 

@@ -269,18 +269,20 @@ impl<T: Terminal> Shell<T> {
     pub async fn authenticate(&mut self, password: Option<&str>) -> Result<()> {
         let stream = &mut self.stream;
         let deadline = Instant::now() + BOOT;
-        // A guest that is emulated on a busy machine may be slower than its own patience with the password.
+        // A guest that is emulated on a busy machine may be slower than its own patience with the password. Lines end with
+        // line feeds: what comes before its terminal is set up has its returns made line feeds, and the guest then takes
+        // those for the ends of lines and waits for one until that patience ends.
         loop {
             stream.expect("login:", BOOT).await?;
-            stream.send(b"root\r").await?;
+            stream.send(b"root\n").await?;
             if let Some(password) = password {
                 stream.expect("assword:", BOOT).await?;
-                stream.send(format!("{password}\r").as_bytes()).await?;
+                stream.send(format!("{password}\n").as_bytes()).await?;
             }
             match stream.expect("# ", LOGIN).await {
                 Ok(_) => return Ok(()),
                 Err(err) if Instant::now() > deadline => return Err(err),
-                Err(_) => stream.send(b"\r").await?,
+                Err(_) => stream.send(b"\n").await?,
             }
         }
     }

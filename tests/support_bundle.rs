@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
+use croft_e2e::kept::Bucket;
 use croft_e2e::machines::{create, croft, croft_ok, empty, merge, node, status_becomes};
 use croft_testkit::{Answer, Client, Croft, StoreKind, eventually};
 use serde_json::{Value, json};
@@ -81,8 +82,8 @@ fn files_of(server: &Croft) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Objects with a secret each, in all the places where people keep them.
-async fn hide_secrets(client: &Client) {
+/// Objects with a secret each, in all the places where people keep them. A bucket makes up the key to it.
+async fn hide_secrets(client: &Client, bucket: &Bucket) {
     for (path, object) in [
         ("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": "s"}, "stringData": {"the-key": LEAK}})),
         (
@@ -101,15 +102,9 @@ async fn hide_secrets(client: &Client) {
     template["domain"]["devices"]["disks"] = json!([{"name": "seed", "disk": {"bus": "virtio"}}]);
     create(client, &machine).await;
     let proxy = json!({"httpProxy": format!("http://me:{LEAK}@proxy.example:3128"), "noProxy": "127.0.0.0/8"});
-    for (name, value) in [
-        ("http-proxy", proxy.to_string()),
-        (
-            "backup-target",
-            json!({"type": "s3", "endpoint": "https://s3.example", "accessKeyId": LEAK, "secretAccessKey": LEAK,
-                   "bucketName": "b", "bucketRegion": "r"})
-            .to_string(),
-        ),
-    ] {
+    for (name, value) in
+        [("http-proxy", proxy.to_string()), ("backup-target", bucket.target(bucket.port(), bucket.key()))]
+    {
         let answer = client.patch(&format!("{SETTINGS}/{name}"), "merge-patch", &json!({"value": value})).await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.status, 200, "{name}: {}", answer.text());
@@ -122,7 +117,8 @@ async fn a_bundle_has_everything_but_secrets() {
     // Something to log.
     let level = client.patch(&format!("{SETTINGS}/log-level"), "merge-patch", &json!({"value": "debug"})).await;
     level.expect("an answer").ok().expect("the level is set");
-    hide_secrets(&client).await;
+    let bucket = Bucket::start();
+    hide_secrets(&client, &bucket).await;
     let named = json!({"value": "my-site"});
     let answer = client.patch(&format!("{SETTINGS}/support-bundle-file-name"), "merge-patch", &named).await;
     answer.expect("an answer").ok().expect("the name is set");
@@ -146,6 +142,7 @@ async fn a_bundle_has_everything_but_secrets() {
     let files = unpack(&answer.body);
     for (name, text) in &files {
         assert!(!text.contains(LEAK), "{name} has the secret:\n{text}");
+        assert!(!text.contains(bucket.key()), "{name} has the bucket's key:\n{text}");
         // The same in base64, as Secrets have it.
         assert!(!text.contains("aHVudGVyMi1odW50ZXIy"), "{name} has the secret in base64");
     }

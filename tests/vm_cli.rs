@@ -217,6 +217,44 @@ async fn volumes_are_made_grown_attached_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_and_volumes_are_kept_and_brought_back() {
+    let (server, client) = node().await;
+    said(&server, &["volume", "create", "data", "32Mi"]).await;
+    let mut machine = empty("web");
+    machine["spec"]["runStrategy"] = json!("Halted");
+    let spec = &mut machine["spec"]["template"]["spec"];
+    spec["domain"]["devices"]["disks"] = json!([{"name": "disk", "disk": {"bus": "virtio"}}]);
+    spec["volumes"] = json!([{"name": "disk", "persistentVolumeClaim": {"claimName": "data"}}]);
+    create(&client, &machine).await;
+    let bound = |claim: &Value| claim["status"]["phase"] == "Bound";
+    becomes(&client, &format!("{CLAIMS}/data"), "bound", BOOT, bound).await;
+
+    said(&server, &["snapshot", "create", "web", "--name", "one", "--wait"]).await;
+    let made = said_json(&server, &["snapshot", "create", "web", "--wait", "-o", "json"]).await;
+    assert!(made["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("web-2")), "{made}");
+    assert_eq!(made["status"]["readyToUse"], true, "{made}");
+    let listed = said(&server, &["snapshot", "list", "--vm", "web"]).await;
+    assert!(listed.lines().count() == 3 && listed.contains("ready") && listed.contains("32.0 MiB"), "{listed}");
+    assert_eq!(said(&server, &["snapshot", "list", "--vm", "other"]).await, "");
+    assert_eq!(said_json(&server, &["backup", "list", "-o", "json"]).await["items"], json!([]));
+    said(&server, &["snapshot", "restore", "one", "--to", "copy", "--no-start", "--wait"]).await;
+    status_becomes(&client, "copy", "Stopped").await;
+    said(&server, &["snapshot", "restore", "one", "--wait"]).await;
+    let web = client.get(&format!("{MACHINES}/web")).await.expect("an answer").json();
+    let disk = &web["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"];
+    assert_ne!(disk, "data", "{web}");
+    let (code, why) = complaint(&server, &["backup", "delete", "one", "--yes"]).await;
+    assert!(code == 1 && why.contains("one is a snapshot: use \"croft snapshot\""), "{why}");
+    said(&server, &["snapshot", "delete", "one", "--yes", "--wait"]).await;
+
+    said(&server, &["snapshot", "create", "data", "--volume", "--name", "kept", "--wait"]).await;
+    assert!(said(&server, &["snapshot", "list", "--volume"]).await.contains("kept"));
+    said(&server, &["snapshot", "restore", "kept", "--volume", "--to", "again", "--wait"]).await;
+    becomes(&client, &format!("{CLAIMS}/again"), "bound", BOOT, bound).await;
+    said(&server, &["snapshot", "delete", "kept", "--volume", "--yes", "--wait"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_shown_and_closed() {
     let (server, client) = node().await;
     let listed = said_json(&server, &["node", "list", "-o", "json"]).await;
@@ -253,6 +291,17 @@ async fn what_is_asked_wrongly_is_answered_with_what_to_do() {
         (&["image", "import", "i", "ftp://x/y"], 1, &["http"]),
         (&["vm", "port-forward", "nobody", "seven"], 2, &["seven"]),
         (&["vm", "dance"], 2, &["dance"]),
+        (&["snapshot", "create", "nobody"], 1, &["nobody", "not found"]),
+        (&["snapshot", "create", "a", "--name", "Big_Name"], 2, &["Big_Name"]),
+        (&["snapshot", "restore", "none"], 1, &["none", "not found"]),
+        (&["snapshot", "restore", "none", "--volume"], 2, &["--to"]),
+        (&["snapshot", "restore", "none", "--keep-macs"], 2, &["--to"]),
+        (&["snapshot", "delete", "none"], 1, &["none", "not found"]),
+        (&["backup", "create", "nobody"], 1, &["nobody", "not found"]),
+        (&["backup", "verify"], 2, &["NAMES"]),
+        (&["backup", "verify", "none"], 1, &["no backup target is set", "--target"]),
+        (&["backup", "schedule", "create", "s", "--vm", "a", "--cron", "often"], 2, &["often", "five fields"]),
+        (&["backup", "schedule", "suspend", "none"], 1, &["none", "not found"]),
         (&["node", "show", "elsewhere"], 1, &["elsewhere", "not found"]),
     ] {
         let (found, why) = complaint(&server, args).await;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use croft_e2e::kept::{BACKUPS, SNAPSHOTS, get};
 use croft_e2e::machines::{
     BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, USER_DATA, becomes, create, croft, croft_ok, guest, in_guest,
     is_gone, is_true, node_with_image, status_becomes, subresource,
 };
+use croft_e2e::storage::{deleted, made};
 use croft_testkit::{Client, Croft, StoreKind, eventually_within, rfb};
 use serde_json::{Value, json};
 
@@ -28,6 +30,7 @@ async fn a_guest_is_what_it_was_told_to_be() {
 
     screen(&server, &client).await;
     agent(&client).await;
+    at_rest(&server, &client, &mut shell).await;
     network(&server, &client, &mut shell).await;
     hot_plug(&client, &mut shell).await;
     expansion(&client, &mut shell).await;
@@ -71,6 +74,51 @@ async fn agent(client: &Client) {
     becomes(client, &path, "frozen", BOOT, |instance| instance["status"]["fsFreezeStatus"] == "frozen").await;
     put(client, "virtualmachineinstances", "web", "unfreeze", &json!({})).await;
     becomes(client, &path, "thawed", BOOT, |instance| instance["status"].get("fsFreezeStatus").is_none()).await;
+}
+
+/// Its file systems come to rest for a snapshot, and never stay there.
+async fn at_rest(server: &Croft, client: &Client, shell: &mut Shell) {
+    const KEPT: &str = "/apis/snapshot.kubevirt.io/v1beta1/namespaces/default/virtualmachinesnapshots";
+    let source = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "web"});
+    let snapshot = async |name: &str| {
+        let wanted = json!({"apiVersion": "snapshot.kubevirt.io/v1beta1", "kind": "VirtualMachineSnapshot",
+            "metadata": {"name": name}, "spec": {"source": source}});
+        made(client, KEPT, &wanted).await;
+        let path = format!("{KEPT}/{name}");
+        becomes(client, &path, "taken", BOOT, |it| it["status"]["phase"] == "Succeeded").await
+    };
+    let rested = snapshot("rested").await;
+    assert_eq!(rested["status"]["indications"], json!(["Online", "GuestAgent"]), "{rested}");
+    shell.ok("echo on > /srv/on && sync").await;
+
+    // So short that no guest makes it.
+    let hasty = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "hasty"},
+        "spec": {"type": "snapshot", "fsFreezeDeadline": "1ms", "source": source}});
+    made(client, BACKUPS, &hasty).await;
+    let path = format!("{BACKUPS}/hasty");
+    becomes(client, &path, "ready", BOOT, |it| it["status"]["readyToUse"] == true).await;
+    let file = get(client, &format!("{SNAPSHOTS}/hasty-volume-web-root")).await;
+    let how = file["metadata"]["annotations"]["croft.io/snapshot-guest"].as_str().expect("how the guest was");
+    let how: Value = serde_json::from_str(how).expect("JSON");
+    assert!(how["hasAgent"] == true && how["isFrozen"] != true, "{how}");
+    shell.ok("echo on > /srv/on && sync").await;
+
+    // An agent that hangs keeps nobody waiting for long. What it is told then, it hears when it goes on.
+    shell.ok("kill -STOP $(pidof qemu-ga)").await;
+    let failed = snapshot("failed").await;
+    assert_eq!(failed["status"]["indications"], json!(["Online", "QuiesceFailed"]), "{failed}");
+    shell.ok("kill -CONT $(pidof qemu-ga)").await;
+    shell.ok("echo on > /srv/on && sync").await;
+    let uid = get(client, &format!("{INSTANCES}/web")).await["metadata"]["uid"].as_str().expect("a uid").to_owned();
+    let record = server.run_dir().expect("a run directory").join("vms").join(uid).join("held.json");
+    let is_let_go = eventually_within(BOOT, async || if record.exists() { Err("held") } else { Ok(()) });
+    is_let_go.await.expect("the guest is let go");
+    becomes(client, &format!("{INSTANCES}/web"), "with its agent", BOOT, |it| is_true(it, "AgentConnected")).await;
+    shell.ok("echo on > /srv/on && sync").await;
+    for path in [format!("{KEPT}/rested"), format!("{KEPT}/failed"), path] {
+        deleted(client, &path).await;
+        is_gone(client, &path).await;
+    }
 }
 
 /// Its address, its name, and ports of it that we reach.

@@ -19,7 +19,8 @@ use crate::report::{Report, Row, median, ms};
 
 const PLAIN: &str = "/apis/kubevirt.io/v1/virtualmachines";
 const DRESSED: &str = "/v1/harvester/kubevirt.io.virtualmachines";
-const CREATORS: usize = 8;
+/// How many make machines at a time.
+pub(crate) const CREATORS: usize = 8;
 const FULL_MIB: usize = 1024;
 
 pub(crate) async fn measure(size: Size, report: &mut Report) -> Result<()> {
@@ -40,7 +41,7 @@ impl Writer for Machines {
     }
 }
 
-fn machine(name: &str) -> Value {
+pub(crate) fn machine(name: &str) -> Value {
     let claims = json!([{"metadata": {"name": format!("{name}-disk-0"), "annotations": {"harvesterhci.io/imageId": "default/none"}},
         "spec": {"accessModes": ["ReadWriteMany"], "volumeMode": "Block", "resources": {"requests": {"storage": "10Gi"}}}}]);
     json!({
@@ -79,14 +80,7 @@ async fn list(size: Size, report: &mut Report) -> Result<()> {
         (0..CREATORS).map(|_| croft.client_over(Protocol::Http2).map(Machines)).collect::<Result<Vec<_>>>()?;
     load::together(&writers, "vm", 0..count, 0).await?;
     let client = croft.client_over(Protocol::Http2)?;
-    // Controllers have their say about each first.
-    promptly_within(BOOT, async || {
-        let list = client.get(PLAIN).await?.ok()?;
-        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let told = items.iter().filter(|machine| machine["status"]["printableStatus"].is_string()).count();
-        if told == count { Ok(()) } else { bail!("{told} of {count} machines have a status") }
-    })
-    .await?;
+    have_status(&client, count).await?;
     let plain_bytes = client.get(PLAIN).await?.body.len();
     let dressed = client.get(DRESSED).await?.body;
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
@@ -106,6 +100,17 @@ async fn list(size: Size, report: &mut Report) -> Result<()> {
         met: rate >= plain_rate * 0.3,
     });
     Ok(())
+}
+
+/// Controllers have their say about each machine first.
+pub(crate) async fn have_status(client: &Client, count: usize) -> Result<()> {
+    promptly_within(BOOT, async || {
+        let list = client.get(PLAIN).await?.ok()?;
+        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let told = items.iter().filter(|machine| machine["status"]["printableStatus"].is_string()).count();
+        if told == count { Ok(()) } else { bail!("{told} of {count} machines have a status") }
+    })
+    .await
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for people to read")]

@@ -2,14 +2,17 @@
 //! table in Markdown.
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
-//! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; kube-apiserver with etcd when `KUBE_APISERVER` is set.
+//! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; zstd, cp and restic; kube-apiserver with etcd
+//! when `KUBE_APISERVER` is set. The web page is measured in Debian's Chromium.
 //! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench harvester`, `bench machines`,
-//! `bench guests` and `bench images` measure that part alone.
+//! `bench guests`, `bench images`, `bench backups` and `bench page` measure that part alone.
 
+mod backups;
 mod harvester;
 mod load;
 mod machines;
 mod nginx;
+mod page;
 mod report;
 mod scale;
 mod speed;
@@ -19,7 +22,7 @@ use anyhow::{Result, bail};
 
 use report::Report;
 
-const PARTS: [&str; 5] = ["api", "harvester", "machines", "guests", "images"];
+const PARTS: [&str; 7] = ["api", "harvester", "machines", "guests", "images", "backups", "page"];
 
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +66,12 @@ async fn main() -> Result<()> {
     }
     if wants("images") {
         machines::measure_images(size, &mut report).await?;
+    }
+    if wants("backups") {
+        backups::measure(size, &mut report).await?;
+    }
+    if wants("page") {
+        page::measure(size, &mut report).await?;
     }
     report.finish();
     Ok(())

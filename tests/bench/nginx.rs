@@ -13,7 +13,7 @@ pub(crate) struct Nginx {
     /// The file without TLS.
     pub(crate) plain_url: String,
     /// With TLS.
-    url: String,
+    pub(crate) url: String,
     process: Process,
     dir: TempDir,
 }
@@ -33,6 +33,19 @@ impl Nginx {
 
     /// The same with its files below a directory, and so on its disk.
     pub(crate) async fn start_in(parent: &Path, bytes: &[u8]) -> Result<Self> {
+        Self::launch(parent, bytes, "").await
+    }
+
+    /// Serves the web page's files where Croft has them, packed beforehand as for Croft (Debian's nginx knows only gzip).
+    pub(crate) async fn start_with_page(page: &Path) -> Result<Self> {
+        let types = "text/html html; text/javascript js; text/css css; font/woff2 woff2; image/svg+xml svg;";
+        let page = page.display();
+        let location =
+            format!("location /dashboard/ {{ alias {page}/; index index.html; gzip_static on; types {{ {types} }} }}");
+        Self::launch(&std::env::temp_dir(), b"x", &location).await
+    }
+
+    async fn launch(parent: &Path, bytes: &[u8], location: &str) -> Result<Self> {
         let program = find_program("nginx").context("nginx is not installed (Debian: nginx-light)")?;
         let dir = tempfile::Builder::new().prefix("croft-nginx-").tempdir_in(parent)?;
         let (authority, port, plain) = (Authority::new("nginx")?, free_port()?, free_port()?);
@@ -49,7 +62,7 @@ impl Nginx {
             "daemon off; pid {root}/pid; error_log {root}/error.log; worker_processes 2; events {{}}\n\
              http {{ access_log off; sendfile on; tcp_nopush on; default_type application/json; {temporary}\n\
              server {{ listen 127.0.0.1:{port} ssl http2; listen 127.0.0.1:{plain}; ssl_certificate {root}/tls.crt; ssl_certificate_key {root}/tls.key; root {root};\n\
-             location /put {{ dav_methods PUT; client_max_body_size 0; }} }} }}\n"
+             location /put {{ dav_methods PUT; client_max_body_size 0; }} {location} }} }}\n"
         );
         std::fs::write(dir.path().join("nginx.conf"), config)?;
         // A worker that drops its rights could not read a directory that is for its owner only.
