@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench conformance guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test lint fmt bench conformance guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -20,24 +20,34 @@ help: ## Print this menu
 
 run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
 	@scripts/install-packages run
+	@scripts/ui build
 	$(CARGO) build --release
 	@$(MAKE) --no-print-directory guest || echo "The small guest could not be built: croft demo will ask for an image." >&2
-	@exec "$(TARGET)/release/croft" server --data-dir "$(DATA)" $(ARGS)
+	@[ ! -e "$(TARGET)/guest/tiny.qcow2" ] || export CROFT_FIRST_IMAGE="$${CROFT_FIRST_IMAGE:-$(TARGET)/guest/tiny.qcow2}"; \
+		exec "$(TARGET)/release/croft" server --data-dir "$(DATA)" $(ARGS)
 
-build: ## Build the server for release
+build: ## Build the server for release, with the page in it
 	@scripts/install-packages run
+	@scripts/ui build
 	$(CARGO) build --release
+
+ui: ## Build the web page into ui/dist, if it changed
+	@scripts/ui build
 
 test: ## Run every check and every test
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
 	@scripts/chrony "$(TARGET)/chrony"
 	$(MAKE) --no-print-directory lint
+	@scripts/ui test
+	@scripts/ui build
 	@$(MAKE) --no-print-directory guest
 	$(BUILD_TO_TEST)
+	@scripts/ui e2e
 	@scripts/cargo-test
 
 lint: ## Check formatting, lints, layers and house rules
+	@scripts/ui lint
 	$(CARGO) fmt --all --check
 	$(CARGO) xtask check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -46,8 +56,9 @@ lint: ## Check formatting, lints, layers and house rules
 fmt: ## Format the source
 	$(CARGO) fmt --all
 
-bench: ## Measure against etcd, nginx and QEMU alone, and print the table (ARGS="quick api harvester machines guests images")
+bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api harvester machines guests images backups page")
 	@scripts/install-packages bench
+	@scripts/ui build
 	$(CARGO) build --release -p croft -p croft-e2e
 	"$(TARGET)/release/bench" $(ARGS)
 

@@ -12,6 +12,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("schema", 0, &["meta"]),
     ("apply", 0, &["meta", "schema"]),
     ("api", 0, &["meta", "schema"]),
+    ("sha512", 0, &[]),
     // 1: I/O, one subject each.
     ("store", 1, &[]),
     ("pki", 1, &[]),
@@ -19,6 +20,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("net", 1, &[]),
     ("block", 1, &[]),
     ("image", 1, &[]),
+    ("files", 1, &["block"]),
     ("backup", 1, &["image"]),
     ("reconcile", 1, &[]),
     // 2: the server.
@@ -28,7 +30,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("agent", 3, &[]),
     ("support", 3, &[]),
     // 4: the edge.
-    ("cli", 4, &[]),
+    ("web", 4, &[]),
+    ("cli", 4, &["web"]),
 ];
 
 /// Whoever acts on objects does so through the API, never beside it.
