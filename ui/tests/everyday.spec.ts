@@ -59,11 +59,24 @@ test('YAML that is none is not sent', async ({ page }) => {
   await expect(page.getByRole('button', { name: 'Create', exact: true })).toBeDisabled();
 });
 
+test('no form is shown before it is known whether there is an image to fill in', async ({ page }) => {
+  let answer = () => {};
+  const asked = new Promise<void>((resolve) => (answer = resolve));
+  await page.route(/\/virtualmachineimages\?/, async (route) => {
+    await asked;
+    await route.continue();
+  });
+  await page.goto('machines/new');
+  await expect(page.getByRole('status', { name: 'Loading' })).toBeVisible();
+  await expect(title(page, 'New virtual machine')).toBeVisible();
+  await expect(field(page, 'Name')).toHaveCount(0);
+  answer();
+  await expect(page.getByRole('button', { name: 'Empty', exact: true })).toBeVisible();
+});
+
 test('a name that is taken is refused before anything is made', async ({ page, server }) => {
   await page.goto('machines/new');
-  await page.getByRole('button', { name: 'Empty', exact: true }).or(field(page, 'Name')).first().waitFor();
-  const blank = page.getByRole('button', { name: 'Empty', exact: true });
-  if (await blank.isVisible()) await blank.click();
+  await page.getByRole('button', { name: 'Empty', exact: true }).click();
   await field(page, 'Name').fill('Anvil no 1');
   await expect(field(page, 'Name')).toHaveValue('anvil-no-1');
   await field(page, 'Name').fill('anvil');

@@ -14,6 +14,8 @@ export const volumes: TranslatedArea<typeof english> = {
   pending: 'Entsteht',
   lost: 'Verloren',
   resizing: 'Wächst',
+  cannotGrow: 'Kann nicht wachsen',
+  reason: 'Grund',
   deleteHelp: 'Alles auf dem Volume ist verloren, auch seine Schnappschüsse, wenn sie nicht anderswo sind.',
   newTitle: 'Neues Volume',
   blank: 'Leer',

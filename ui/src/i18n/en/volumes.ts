@@ -11,6 +11,8 @@ export const volumes = {
   pending: 'Being made',
   lost: 'Lost',
   resizing: 'Growing',
+  cannotGrow: 'Cannot grow',
+  reason: 'Reason',
   deleteHelp: 'All that is on the volume is lost, also its snapshots unless they are kept elsewhere.',
   newTitle: 'New volume',
   blank: 'Empty',

@@ -19,6 +19,7 @@ import { StatusBadge } from '@/parts/StatusBadge';
 import { Time } from '@/parts/Time';
 import { RestoreVolumeDialog } from './dialogs';
 import { imageOf, sizeOf, usersOf, volumeState } from './volume';
+import { VolumeStateCell } from './VolumeState';
 import { volumeMenu } from './volumeMenu';
 
 export function Screen() {
@@ -29,8 +30,9 @@ export function Screen() {
       kind={kinds.volumes}
       area="/volumes"
       parent={t('volumes.title')}
-      meta={(volume) => <StatusBadge tone={volumeState(volume).tone} label={t(volumeState(volume).label)} />}
+      meta={(volume) => <VolumeStateCell volume={volume} />}
       facts={(volume) => [
+        [t('volumes.reason'), volumeState(volume).message],
         [t('common.size'), formatBytes(sizeOf(volume), language())],
         [t('volumes.usedBy'), users.get(`${volume.metadata.namespace}/${volume.metadata.name}`)?.map((name) => <Link key={name} to={`/machines/${volume.metadata.namespace}/${name}`}>{name} </Link>)],
         [t('volumes.image'), imageOf(volume) && <Link key="image" to={`/images/${imageOf(volume)}`}>{imageOf(volume)}</Link>],

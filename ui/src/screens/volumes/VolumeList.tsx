@@ -11,10 +11,10 @@ import { openDialog } from '@/parts/dialogs';
 import { ageColumn, nameColumn, namespaceColumn } from '@/parts/kind/columns';
 import { KindList } from '@/parts/kind/KindList';
 import { useMayCreate } from '@/parts/kind/rights';
-import { StatusBadge } from '@/parts/StatusBadge';
 import type { Column } from '@/parts/table/columns';
 import { NewVolumeDialog } from './dialogs';
 import { imageOf, sizeOf, usersOf, volumeState } from './volume';
+import { VolumeStateCell } from './VolumeState';
 import { volumeMenu } from './volumeMenu';
 
 export function Screen() {
@@ -44,7 +44,7 @@ function volumeColumns(users: Map<string, string[]>): Column<PersistentVolumeCla
   const of = (volume: PersistentVolumeClaim) => users.get(`${volume.metadata.namespace}/${volume.metadata.name}`) ?? [];
   return [
     nameColumn('/volumes'),
-    { id: 'state', title: t('common.state'), value: (volume) => t(volumeState(volume).label), cell: (volume) => <StatusBadge tone={volumeState(volume).tone} label={t(volumeState(volume).label)} />, width: 'minmax(110px, 1fr)', phone: true },
+    { id: 'state', title: t('common.state'), value: (volume) => t(volumeState(volume).label), cell: (volume) => <VolumeStateCell volume={volume} />, width: 'minmax(110px, 1fr)', phone: true },
     namespaceColumn(),
     { id: 'size', title: t('common.size'), value: sizeOf, cell: (volume) => formatBytes(sizeOf(volume), language()), width: '110px', align: 'end', unsearched: true },
     {

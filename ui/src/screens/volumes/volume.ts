@@ -11,7 +11,11 @@ export function sizeOf(volume: PersistentVolumeClaim): number | undefined {
 
 export function volumeState(volume: PersistentVolumeClaim): { tone: Tone; label: Key; message?: string } {
   const resizing = volume.status?.conditions?.find((condition) => condition.type === 'Resizing' || condition.type === 'FileSystemResizePending');
-  if (resizing?.status === 'True') return { tone: 'busy', label: 'volumes.resizing', ...(resizing.message && { message: resizing.message }) };
+  if (resizing?.status === 'True') {
+    const message = resizing.message && { message: resizing.message };
+    // The server tries again until there is room, and says so in the condition's reason.
+    return resizing.reason === 'VolumeResizeFailed' ? { tone: 'bad', label: 'volumes.cannotGrow', ...message } : { tone: 'busy', label: 'volumes.resizing', ...message };
+  }
   if (volume.status?.phase === 'Bound') return { tone: 'ok', label: 'volumes.bound' };
   if (volume.status?.phase === 'Lost') return { tone: 'bad', label: 'volumes.lost' };
   return { tone: 'busy', label: 'volumes.pending' };

@@ -14,6 +14,7 @@ import { SizeInput } from '@/parts/form/SizeInput';
 import { allPlaced, refusalOf, useSubmit } from '@/parts/form/useSubmit';
 import { Card } from '@/parts/Page';
 import { Problem } from '@/parts/Problem';
+import { Loading } from '@/parts/States';
 import { AccessFields } from './AccessFields';
 import { build } from './build';
 import { CloudInitFields } from './CloudInitFields';
@@ -56,7 +57,9 @@ export function FormPage() {
   const bootImage = root && (root.source === 'image' || root.source === 'cdrom') ? choices.imageById.get(root.image) : undefined;
   const chooseImage = (id: string | null) => change({ disks: disksFor(id ? choices.imageById.get(id) : undefined, form) });
 
-  if (choices.imageSnapshot.phase === 'ready' && choices.images.length === 0 && root?.source === 'image') {
+  // Which of the two it will be is known only now: a form must not go away under whoever types into it.
+  if (choices.imageSnapshot.phase === 'loading') return <Loading />;
+  if (choices.imageSnapshot.phase === 'ready' && choices.images.length === 0 && root?.source === 'image' && form.name === '') {
     return (
       <Blank icon={IconPhoto} title={t('create.noImages')} text={t('create.noImagesHelp')}>
         <Button component={Link} to="/images/new">{t('create.addImage')}</Button>
