@@ -1,6 +1,8 @@
-//! Memory for blocks, used again and again: asked for anew each time, so much of it would cost more than what is done with it,
-//! and a process would keep far more than it uses.
+//! Memory for blocks, used again and again: asked for anew each time, so much of it would cost more than what is done with it.
+//! It is the kernel's own, not the allocator's, which keeps what was freed: after a backup the process would stay as large as
+//! during it.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,11 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
-
-/// What disks want of memory that they write to themselves.
-const ALIGNMENT: usize = 4096;
 
 /// Keeps what was used until none of it is used any more. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -23,36 +23,39 @@ pub(crate) struct Memory(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     in_use: usize,
-    free: Vec<Vec<u8>>,
+    free: Vec<MmapMut>,
 }
 
 impl Memory {
     /// Whatever was in it before may still be there.
     pub(crate) fn block(&self, length: usize) -> Block {
-        let mut bytes = {
+        let kept = {
             let mut kept = self.0.lock();
             kept.in_use += 1;
-            kept.free.pop().unwrap_or_default()
+            kept.free.pop()
         };
-        if bytes.len() < length + ALIGNMENT {
-            bytes = vec![0; length + ALIGNMENT];
-        }
-        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Block { bytes, start, length, from: self.clone() }
+        let pages = kept.filter(|pages| pages.len() >= length).unwrap_or_else(|| map(length));
+        Block { pages: Some(pages), length, from: self.clone() }
     }
 }
 
-/// Begins where a page does. Goes back to where it is from.
+/// Without memory it ends as it does for whoever else asks for some.
+fn map(length: usize) -> MmapMut {
+    MmapMut::map_anon(length)
+        .unwrap_or_else(|_| handle_alloc_error(Layout::array::<u8>(length).unwrap_or(Layout::new::<u8>())))
+}
+
+/// Begins where a page does, as disks want it of memory that they write to themselves. Goes back to where it is from.
 pub(crate) struct Block {
-    bytes: Vec<u8>,
-    start: usize,
+    /// None only while it is dropped.
+    pages: Option<MmapMut>,
     length: usize,
     from: Memory,
 }
 
 impl Block {
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..][..self.length]
+        &mut self.pages.as_deref_mut().unwrap_or_default()[..self.length]
     }
 
     pub(crate) fn truncate(&mut self, length: usize) {
@@ -64,7 +67,7 @@ impl Deref for Block {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..][..self.length]
+        &self.pages.as_deref().unwrap_or_default()[..self.length]
     }
 }
 
@@ -85,7 +88,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut kept = self.from.0.lock();
         kept.in_use -= 1;
-        kept.free.push(std::mem::take(&mut self.bytes));
+        kept.free.extend(self.pages.take());
         if kept.in_use == 0 {
             kept.free = Vec::new();
         }
@@ -131,7 +134,7 @@ mod tests {
             two.space().fill(2);
             two.truncate(7);
             assert!(one.iter().all(|byte| *byte == 1));
-            assert!(one.as_ptr().addr().is_multiple_of(ALIGNMENT));
+            assert!(one.as_ptr().addr().is_multiple_of(4096));
             assert_eq!(Bytes::from(two), [2_u8; 7][..]);
         }
         assert_eq!(memory.0.lock().free.len(), 2);
