@@ -13,6 +13,8 @@ pub mod runner;
 pub mod seeded;
 pub mod storage;
 pub mod web;
+pub mod webhook_field;
+pub mod webhook_server;
 
 pub use croft_testkit::{Server, ServerKind};
 

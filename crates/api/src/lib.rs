@@ -50,4 +50,4 @@ pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
 pub use shipped::{DEFINITIONS_DIGEST, idle_status, shipped_definitions, shipped_names};
 pub use table::builtin;
-pub use validate::{Need, ServiceNeeds, service_needs};
+pub use validate::{Need, ServiceNeeds, WEBHOOK_CONDITION_VARIABLES, service_needs};

@@ -17,6 +17,7 @@ mod storage;
 mod tests;
 mod workload;
 
+pub use admission::WEBHOOK_CONDITION_VARIABLES;
 pub use service::{Need, ServiceNeeds, service_needs};
 
 use croft_meta::{FieldErrors, FieldPath};

@@ -138,7 +138,7 @@ pub(crate) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Resu
 }
 
 /// New objects need a namespace that exists and is not on its way out.
-async fn namespace_accepts(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
+pub(crate) async fn namespace_accepts(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
     if target.namespace.is_empty() {
         return Ok(());
     }

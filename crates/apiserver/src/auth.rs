@@ -21,7 +21,7 @@ pub(crate) mod reviews;
 mod rule;
 pub(crate) mod service_account;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub(crate) mod token_request;
 pub(crate) mod tokens;
 

@@ -29,6 +29,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// What the audit log is to know of the request that this is a part of.
     pub(crate) trail: Arc<Trail>,
+    /// Do admission webhooks have a say? Not in what the server writes for itself: they could keep it from starting.
+    pub(crate) asks_webhooks: bool,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -44,17 +46,24 @@ impl Call {
     ) -> Self {
         let catalog = server.catalog();
         let (trail, warnings) = (Arc::default(), Mutex::default());
-        Self { server, catalog, user, is_internal, info, query, headers, body, trail, warnings }
+        let asks_webhooks = true;
+        Self { server, catalog, user, is_internal, info, query, headers, body, trail, asks_webhooks, warnings }
     }
 
     /// A call that the server makes itself, about one object.
     pub(crate) fn internal(server: &Arc<ApiServer>, target: &Target) -> Self {
-        Self::about(server, target, UserInfo::internal(), true)
+        Self { asks_webhooks: false, ..Self::about(server, target, UserInfo::internal(), true) }
     }
 
     /// What one call does to another object: in the name of the same user, or as the platform.
     pub(crate) fn for_object(call: &Self, target: &Target, is_internal: bool) -> Self {
-        Self::about(&call.server, target, call.user.clone(), is_internal)
+        let made = Self::about(&call.server, target, call.user.clone(), is_internal);
+        Self { asks_webhooks: call.asks_webhooks, trail: Arc::clone(&call.trail), ..made }
+    }
+
+    /// A part of a call whose webhooks have been asked about the whole.
+    pub(crate) fn already_admitted(call: &Self, target: &Target) -> Self {
+        Self { asks_webhooks: false, ..Self::for_object(call, target, call.is_internal) }
     }
 
     fn about(server: &Arc<ApiServer>, target: &Target, user: UserInfo, is_internal: bool) -> Self {

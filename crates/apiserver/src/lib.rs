@@ -55,6 +55,7 @@ mod usage;
 mod user;
 mod verbs;
 mod web_tls;
+mod webhooks;
 mod websocket;
 mod write;
 

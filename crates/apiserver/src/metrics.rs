@@ -1,6 +1,7 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
 pub(crate) mod machines;
+pub(crate) mod webhooks;
 
 use std::time::Duration;
 

@@ -22,17 +22,18 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::answer::{self, Answer, Body, BoxError};
-use crate::call::Call;
+use crate::call::{Call, Target};
 use crate::moving::Moving;
 use crate::pipeline::not_allowed;
 use crate::server::ApiServer;
+use crate::verbs;
 
 /// For a node to accept a connection and prove who it is.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -244,14 +245,21 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
         Some((_, Ok(bytes))) => format!("?tailBytes={bytes}"),
         Some((text, Err(_))) => return Err(ApiError::bad_request(format!("tailBytes: {text:?} is not a number"))),
     };
+    ask_webhooks(call, path).await?;
     let request = request(Method::GET, &format!("/{path}{tail}"), answer::full(""))?;
     call.server.call_node(&info.name, request, Patience::Short).await
 }
 
+/// Upstream counts a proxied request as a connection to the node.
+async fn ask_webhooks(call: &Call, path: &str) -> Result<(), ApiError> {
+    let nodes = call.catalog.find("", "v1", "nodes").ok_or_else(ApiError::no_such_path)?.clone();
+    let target = Target { subresource: call.info.subresource.clone(), ..Target::new(nodes, "", &call.info.name) };
+    let options = json!({ "kind": "NodeProxyOptions", "apiVersion": "v1", "path": format!("/{path}") });
+    verbs::reviewed::connection(call, &target, options).await
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ use http::Request;
 use http::header::WWW_AUTHENTICATE;
 use http::request::Parts;
 use http_body::Body as _;
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Answer, Body};
@@ -83,7 +84,8 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         }
     };
     let arrived = Arrived { parts, body, info: info.clone(), query, streamed };
-    let work = answer_request(&server, arrived, &caller, audited.trail());
+    let warnings = Mutex::default();
+    let work = answer_request(&server, arrived, &caller, audited.trail(), &warnings);
     let result = if is_unbounded {
         work.await
     } else {
@@ -100,6 +102,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         }
     };
     let mut answer = if is_from_page { without_prompt(answer) } else { answer };
+    answer::add_warnings(&mut answer, &warnings.into_inner());
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
     audited.answered(&mut answer, failure.as_ref()).await;
     if is_head { answer::without_body(answer) } else { answer }
@@ -161,6 +164,7 @@ async fn answer_request(
     arrived: Arrived,
     caller: &Caller,
     trail: &Arc<Trail>,
+    warnings: &Mutex<Vec<String>>,
 ) -> Result<Answer, ApiError> {
     let Arrived { mut parts, body, info, query, streamed } = arrived;
     if let Some(Streamed::ClaimUpload(form)) = streamed {
@@ -227,9 +231,9 @@ async fn answer_request(
     } else {
         paths::answer(&call).await
     };
-    let mut answer = result?;
-    answer::add_warnings(&mut answer, &call.take_warnings());
-    Ok(answer)
+    // Whoever is refused may be warned all the same.
+    *warnings.lock() = call.take_warnings();
+    result
 }
 
 /// A request for a resource: the same verbs for every kind.

@@ -36,6 +36,20 @@ pub(crate) fn stamp_new(_server: &ApiServer, target: &Target, object: &mut Value
     Ok(())
 }
 
+/// Puts back what a new object was given, whatever webhooks made of it.
+pub(crate) fn restamp_new(given: &Value, object: &mut Value) {
+    let metadata = object::metadata_mut(object);
+    for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+    for field in ["uid", "creationTimestamp", "generation"] {
+        match given.get(field) {
+            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
+            None => drop(metadata.remove(field)),
+        }
+    }
+}
+
 /// The object's namespace is the request's; another one is an error.
 pub(crate) fn match_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let given = object::namespace(object);

@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
+use crate::webhooks::Webhooks;
 use crate::write::EventLease;
 use crate::{bootstrap, certificates, crd, history, serve, web_tls};
 
@@ -95,6 +96,7 @@ pub(crate) struct ApiServer {
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
     pub(crate) node_proxy: NodeProxy,
+    pub(crate) webhooks: Webhooks,
     pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
@@ -261,7 +263,8 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
-    let metrics = Metrics::new();
+    let mut metrics = Metrics::new();
+    let webhooks = Webhooks::new(&cache, metrics.webhooks());
     let audit = Audit::open(config.audit, metrics.audit()).map_err(StartError::Audit)?;
     let tasks = TaskTracker::new();
     let server = Arc::new(ApiServer {
@@ -274,6 +277,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
+        webhooks,
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir: pki_dir.clone(),

@@ -7,6 +7,7 @@ use crate::answer::{self, Answer};
 use crate::call::{Call, Target};
 use crate::options::{DeleteOptions, WriteKind, WriteOptions};
 use crate::pipeline::{not_allowed, written};
+use crate::verbs::reviewed;
 use crate::verbs::update::{Candidate, change};
 use crate::{decode, verbs};
 
@@ -95,8 +96,9 @@ async fn evict(call: &Call, target: &Target) -> Result<Answer, ApiError> {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let options = DeleteOptions::parse(&call.query, eviction.get("deleteOptions").filter(|o| !o.is_null()).cloned())?;
+    reviewed::action(call, target, options.dry_run, eviction).await?;
     let pod = Target { subresource: String::new(), ..target.clone() };
-    verbs::delete::delete_one(call, &pod, &options).await?;
+    verbs::delete::delete_one(&Call::already_admitted(call, &pod), &pod, &options).await?;
     Ok(answer::json(201, &success()))
 }
 
@@ -107,13 +109,14 @@ fn success() -> Value {
 /// Puts a pod on a node, once.
 async fn bind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     let binding = decode::parse(&call.body, call.content_type())?.object;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
+    let bound = Target { subresource: "binding".to_owned(), ..target.clone() };
+    let binding = reviewed::action(call, &bound, options.dry_run, binding).await?;
     let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if node.is_empty() {
         return Err(ApiError::bad_request("target.name: Required value: the node to bind the pod to"));
     }
-    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
-    let bound = Target { subresource: "binding".to_owned(), ..target.clone() };
-    change(call, &bound, &options, |old| {
+    change(&Call::already_admitted(call, &bound), &bound, &options, |old| {
         let current = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
         if !current.is_empty() {
             return Err(target.conflict(format!("pod {} is already assigned to node {current:?}", target.name)));

@@ -5,6 +5,7 @@ pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod patch;
+pub(crate) mod reviewed;
 pub(crate) mod scale;
 pub(crate) mod selection;
 pub(crate) mod update;

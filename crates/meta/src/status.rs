@@ -1,5 +1,6 @@
 //! `metav1.Status`: the one shape in which every failure reaches a client.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -50,7 +51,8 @@ pub struct ApiError(Box<Inner>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Inner {
     code: u16,
-    reason: &'static str,
+    /// Nearly always one of Kubernetes' own; a webhook may say another.
+    reason: Cow<'static, str>,
     message: String,
     details: Option<Details>,
 }
@@ -64,8 +66,8 @@ impl fmt::Display for ApiError {
 }
 
 impl ApiError {
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, reason, message: message.into(), details: None }))
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { code, reason: reason.into(), message: message.into(), details: None }))
     }
 
     #[must_use]
@@ -87,8 +89,8 @@ impl ApiError {
         self.0.code
     }
 
-    pub fn reason(&self) -> &'static str {
-        self.0.reason
+    pub fn reason(&self) -> &str {
+        &self.0.reason
     }
 
     pub fn message(&self) -> &str {

@@ -34,7 +34,12 @@ impl Authority {
 
     /// A serving certificate for the loopback names.
     pub fn server(&self) -> Result<Identity> {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+        self.server_named(&["localhost", "127.0.0.1"])
+    }
+
+    /// A serving certificate for these names and addresses.
+    pub fn server_named(&self, names: &[&str]) -> Result<Identity> {
+        let mut params = CertificateParams::new(names.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, "localhost");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(params)

@@ -69,6 +69,41 @@ fn webhook(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {
     }
     review_versions(errors, hook, &path.child("admissionReviewVersions"));
     client(errors, hook.get("clientConfig").unwrap_or(&Value::Null), &path.child("clientConfig"));
+    match_conditions(errors, hook, &path.child("matchConditions"));
+}
+
+/// What the conditions of a webhook may look at.
+pub const WEBHOOK_CONDITION_VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
+const MOST_CONDITIONS: usize = 64;
+
+fn match_conditions(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {
+    let conditions = list(hook, "matchConditions");
+    if conditions.len() > MOST_CONDITIONS {
+        errors.push(FieldError::too_many(path, conditions.len(), MOST_CONDITIONS));
+        // Compiling any number of them would be work that a client can order for nothing.
+        return;
+    }
+    let mut seen = Vec::new();
+    for (index, condition) in conditions.iter().enumerate() {
+        let (path, name) = (path.index(index), text(condition, "name"));
+        let expression = text(condition, "expression").trim();
+        if expression.is_empty() {
+            errors.push(FieldError::required(&path.child("expression"), ""));
+        } else if let Err(why) = croft_schema::Condition::compile(expression, &WEBHOOK_CONDITION_VARIABLES) {
+            errors.push(FieldError::invalid(&path.child("expression"), expression, why));
+        }
+        if name.is_empty() {
+            errors.push(FieldError::required(&path.child("name"), ""));
+            continue;
+        }
+        for why in names::is_qualified_name(name) {
+            errors.push(FieldError::invalid(&path.child("name"), name, why));
+        }
+        if seen.contains(&name) {
+            errors.push(FieldError::duplicate(&path.child("name"), name));
+        }
+        seen.push(name);
+    }
 }
 
 fn review_versions(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {

@@ -1,5 +1,6 @@
 //! One event, as `audit.k8s.io/v1` has it at the level Metadata: never a body, a cookie or a header with credentials.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use croft_meta::ApiError;
@@ -80,8 +81,8 @@ pub(super) struct ResponseStatus {
     metadata: Metadata,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
     pub(super) code: u16,
@@ -93,7 +94,7 @@ impl ResponseStatus {
         Self {
             metadata: Metadata {},
             status: (code >= 400).then_some("Failure"),
-            reason: failure.map_or("", ApiError::reason),
+            reason: short(failure.map_or("", ApiError::reason), LONGEST),
             // What is said of an invalid object repeats parts of it.
             message: if matches!(code, 400 | 422) { String::new() } else { short(told, LONGEST_MESSAGE) },
             code,
@@ -103,7 +104,7 @@ impl ResponseStatus {
     /// Nobody is there any more to be answered; whether it was done is not known.
     pub(super) fn gone() -> Self {
         let message = "the client went away before it was answered".to_owned();
-        Self { metadata: Metadata {}, status: Some("Failure"), reason: "", message, code: 499 }
+        Self { metadata: Metadata {}, status: Some("Failure"), reason: String::new(), message, code: 499 }
     }
 }
 
@@ -139,7 +140,7 @@ pub(super) struct Event {
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) annotations: BTreeMap<&'static str, String>,
+    pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 impl Event {
@@ -165,9 +166,9 @@ impl Event {
         }
     }
 
-    pub(super) fn annotate(&mut self, key: &'static str, text: &str) {
+    pub(super) fn annotate(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
         if !text.is_empty() {
-            self.annotations.insert(key, short(text, LONGEST_MESSAGE));
+            self.annotations.insert(key.into(), short(text, LONGEST_MESSAGE));
         }
     }
 

@@ -124,7 +124,7 @@ impl Rbac {
 }
 
 /// Several errors in one text as Go's aggregate joins them: duplicates once, more than one in brackets.
-pub(super) fn aggregate(errors: &[String]) -> String {
+pub(crate) fn aggregate(errors: &[String]) -> String {
     let mut seen: Vec<&str> = Vec::new();
     for error in errors {
         if !seen.contains(&error.as_str()) {

@@ -7,6 +7,8 @@ use crate::admission;
 use crate::auth::Attributes;
 use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
+use crate::verbs::reviewed;
+use crate::webhooks::{Hooks, Operation};
 use crate::write::Decision;
 use crate::{decode, prepare};
 
@@ -78,12 +80,19 @@ pub(crate) async fn prepared(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    let hooks = Hooks::find(call, target, Operation::Create);
+    if let Some(hooks) = &hooks {
+        object = Box::pin(reviewed::mutate_new(call, target, options.dry_run, hooks, object)).await?;
+    }
     admission::admit_create(call, target, &mut object).await?;
     prepare::for_create(target, &mut object);
     admission::complete(call, target, &mut object, None)?;
     prepare::validate_create(target, &object)?;
     for text in (target.served.resource.behaviour.warnings)(&object) {
         call.warn(text);
+    }
+    if let Some(hooks) = &hooks {
+        Box::pin(reviewed::validate_new(call, target, options.dry_run, hooks, &object)).await?;
     }
     Ok(object)
 }

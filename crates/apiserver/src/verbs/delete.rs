@@ -9,7 +9,9 @@ use crate::clock;
 use crate::decode;
 use crate::options::{DeleteOptions, ListOptions, Propagation};
 use crate::verbs::list;
+use crate::verbs::reviewed;
 use crate::verbs::selection::Selection;
+use crate::webhooks::{Hooks, Operation};
 use crate::write::{Decision, Outcome, in_version};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -49,16 +51,18 @@ fn success(target: &Target, last: &Value) -> Value {
 
 pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOptions) -> Result<Outcome, ApiError> {
     let now = clock::now_rfc3339();
-    let outcome = call
-        .server
-        .write(target, options.dry_run, |current| {
-            let old = current.ok_or_else(|| target.not_found())?;
-            check_preconditions(target, old, options)?;
-            admission::admit_delete(call, target, old)?;
-            let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
-            Ok(graceful(old, grace, clock::now_seconds()).unwrap_or_else(|| next_state(target, old, options, &now)))
-        })
-        .await?;
+    let decide = |old: &Value| -> Result<Decision, ApiError> {
+        check_preconditions(target, old, options)?;
+        admission::admit_delete(call, target, old)?;
+        let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
+        Ok(graceful(old, grace, clock::now_seconds()).unwrap_or_else(|| next_state(target, old, options, &now)))
+    };
+    let outcome = if let Some(hooks) = Hooks::find(call, target, Operation::Delete) {
+        Box::pin(reviewed::delete(call, target, options, &hooks, decide)).await?
+    } else {
+        let decide = |current: Option<&Value>| decide(current.ok_or_else(|| target.not_found())?);
+        call.server.write(target, options.dry_run, decide).await?
+    };
     if !options.dry_run {
         admission::after_write(call, target).await;
     }

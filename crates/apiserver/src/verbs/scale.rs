@@ -8,7 +8,8 @@ use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::get;
 use crate::verbs::patch::{Patch, PatchType};
-use crate::verbs::update::{Candidate, change};
+use crate::verbs::reviewed::Seen;
+use crate::verbs::update::{Candidate, change_seen};
 use crate::write::in_version;
 use crate::{decode, prepare};
 
@@ -57,7 +58,7 @@ async fn write(
     let scale = paths(target)?;
     // The scale is written as the object itself.
     let whole = Target { subresource: String::new(), ..target.clone() };
-    let outcome = change(call, &whole, options, |old| {
+    let outcome = change_seen(call, &whole, options, Seen::Scale(target), |old| {
         let wanted = wanted(&view(scale, old))?;
         let given = object::resource_version(&wanted);
         if !given.is_empty() && given != object::resource_version(old) {
@@ -75,6 +76,18 @@ async fn write(
     })
     .await?;
     Ok(view(scale, outcome.object()))
+}
+
+/// The Scale that webhooks see of an object.
+pub(crate) fn show_to_webhooks(target: &Target, object: &Value) -> Result<Value, ApiError> {
+    Ok(view(paths(target)?, object))
+}
+
+/// Puts what they made of it back.
+pub(crate) fn take_from_webhooks(target: &Target, object: &mut Value, scaled: &Value) -> Result<(), ApiError> {
+    let replicas = wanted_replicas(target, scaled)?;
+    set(object, &paths(target)?.spec_replicas, replicas.into());
+    Ok(())
 }
 
 fn wanted_replicas(target: &Target, wanted: &Value) -> Result<i64, ApiError> {

@@ -7,6 +7,8 @@ use crate::admission;
 use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::create::{Tracking, create_object, may_create};
+use crate::verbs::reviewed::{self, Seen};
+use crate::webhooks::{Hooks, Operation};
 use crate::write::{Decision, Outcome};
 use crate::{backup_target, decode, prepare};
 
@@ -95,16 +97,29 @@ pub(crate) async fn change(
     options: &WriteOptions,
     make: impl Fn(&Value) -> Result<Candidate, ApiError> + Send + Sync,
 ) -> Result<Outcome, ApiError> {
+    change_seen(call, target, options, Seen::Whole, make).await
+}
+
+/// The same, with what webhooks are to see of it.
+pub(crate) async fn change_seen(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    seen: Seen<'_>,
+    make: impl Fn(&Value) -> Result<Candidate, ApiError> + Send + Sync,
+) -> Result<Outcome, ApiError> {
     if backup_target::is_its_setting(target) {
         try_backup_target(call, target, options, &make).await?;
     }
-    let outcome = call
-        .server
-        .write(target, options.dry_run, |current| {
+    let outcome = if let Some(hooks) = Hooks::find(call, seen.target(target), Operation::Update) {
+        Box::pin(reviewed::change(call, target, options, (&hooks, seen), &make)).await?
+    } else {
+        let decide = |current: Option<&Value>| {
             let old = current.ok_or_else(|| target.not_found())?;
             next_state(call, target, options, old, make(old)?)
-        })
-        .await?;
+        };
+        call.server.write(target, options.dry_run, decide).await?
+    };
     if !options.dry_run {
         admission::after_write(call, target).await;
     }
@@ -133,6 +148,19 @@ fn next_state(
     old: &Value,
     candidate: Candidate,
 ) -> Result<Decision, ApiError> {
+    let (new, tracked) = tracked_state(call, target, options, old, candidate)?;
+    admitted_state(call, target, old, new, tracked)
+}
+
+/// The first half: what the client wants, with defaults and with its managers; and whether these are apply's work.
+/// Mutating webhooks see it next.
+pub(crate) fn tracked_state(
+    call: &Call,
+    target: &Target,
+    options: &WriteOptions,
+    old: &Value,
+    candidate: Candidate,
+) -> Result<(Value, bool), ApiError> {
     let (mut new, tracked) = match candidate {
         Candidate::Untracked(new) => (new, false),
         Candidate::Tracked(new) => (new, true),
@@ -149,6 +177,17 @@ fn next_state(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    Ok((new, tracked))
+}
+
+/// The second half: admission, preparation and validation. Validating webhooks see it next.
+pub(crate) fn admitted_state(
+    call: &Call,
+    target: &Target,
+    old: &Value,
+    mut new: Value,
+    tracked: bool,
+) -> Result<Decision, ApiError> {
     admission::admit_update(call, target, &mut new, old)?;
     prepare::for_update(target, &mut new, old)?;
     admission::complete(call, target, &mut new, Some(old))?;

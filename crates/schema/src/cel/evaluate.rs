@@ -160,9 +160,19 @@ fn message(rule: &Rule, scope: &Context<'_>) -> String {
     if rule.message.is_empty() { format!("failed rule: {}", rule.text) } else { rule.message.clone() }
 }
 
-/// The interpreter's error in cel-go's words.
 fn evaluation_text(err: &ExecutionError, rule: &str) -> String {
-    let text = match err {
+    match cause(err) {
+        Some(text) => format!("{text} evaluating rule: {rule}"),
+        None => format!(
+            "'no such overload': call arguments did not match a supported operator, function or macro signature for \
+             rule: {rule}"
+        ),
+    }
+}
+
+/// The interpreter's error in cel-go's words; `None` for operands that do not fit.
+pub(super) fn cause(err: &ExecutionError) -> Option<String> {
+    Some(match err {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
         ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
@@ -174,16 +184,10 @@ fn evaluation_text(err: &ExecutionError, rule: &str) -> String {
         | ExecutionError::UnsupportedBinaryOperator(..)
         | ExecutionError::UnsupportedUnaryOperator(..)
         | ExecutionError::ValuesNotComparable(..)
-        | ExecutionError::UnexpectedType { .. } => {
-            return format!(
-                "'no such overload': call arguments did not match a supported operator, function or macro signature \
-                 for rule: {rule}"
-            );
-        }
+        | ExecutionError::UnexpectedType { .. } => return None,
         // The others quote whole values; one line of them is enough.
         other => other.to_string().chars().take(256).collect(),
-    };
-    format!("{text} evaluating rule: {rule}")
+    })
 }
 
 fn type_name(ty: Type) -> &'static str {

@@ -1,0 +1,94 @@
+//! Whether a hook that the rules found is to see this very object, and in which form.
+
+use std::borrow::Cow;
+
+use croft_meta::ApiError;
+use croft_schema::Condition;
+use serde_json::Value;
+
+use super::hook::Chosen;
+use super::{Attributes, Operation};
+use crate::write;
+
+/// The objects of a request in the version that a hook asked for; what is not there is null.
+#[derive(Debug)]
+pub(super) struct Shown<'a> {
+    pub(super) object: Option<Cow<'a, Value>>,
+    pub(super) old: Option<Cow<'a, Value>>,
+}
+
+impl Chosen {
+    /// What the hook is to see; `None` if it is to see nothing. The objects are in the version of the request.
+    pub(super) fn applies<'a>(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&'a Value>,
+        old: Option<&'a Value>,
+    ) -> Result<Option<Shown<'a>>, ApiError> {
+        if !self.selects_namespace(attributes, object)? || !self.selects_object(object, old) {
+            return Ok(None);
+        }
+        let shown = Shown { object: self.shown(attributes, object), old: self.shown(attributes, old) };
+        Ok(if self.conditions_hold(attributes, &shown)? { Some(shown) } else { None })
+    }
+
+    fn shown<'a>(&self, attributes: &Attributes<'_>, object: Option<&'a Value>) -> Option<Cow<'a, Value>> {
+        Some(match (object?, &self.kind) {
+            (object, Some(kind)) => {
+                let mut converted = object.clone();
+                write::convert(&mut converted, attributes.target, kind);
+                Cow::Owned(converted)
+            }
+            (object, None) => Cow::Borrowed(object),
+        })
+    }
+
+    /// Objects outside of namespaces are never left out; a namespace selects itself by the labels it is to have.
+    fn selects_namespace(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool, ApiError> {
+        let (selector, namespace) = (&self.hook.namespaces, attributes.namespace());
+        if selector.is_everything() || (namespace.is_empty() && !attributes.is_namespace()) {
+            return Ok(true);
+        }
+        let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
+        if attributes.is_namespace() && attributes.target.subresource.is_empty() && is_written {
+            return Ok(object.is_some_and(|namespace| selector.matches_object(namespace)));
+        }
+        let found = attributes.call.server.cache.collection("core/namespaces").get(namespace);
+        let found = found.ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
+        Ok(selector.matches_object(&found.json()))
+    }
+
+    fn selects_object(&self, object: Option<&Value>, old: Option<&Value>) -> bool {
+        let selector = &self.hook.objects;
+        selector.is_everything() || [object, old].into_iter().flatten().any(|object| selector.matches_object(object))
+    }
+
+    /// One condition that does not hold outweighs any number that cannot be told.
+    fn conditions_hold(&self, attributes: &Attributes<'_>, shown: &Shown<'_>) -> Result<bool, ApiError> {
+        let results = match &self.hook.conditions {
+            Ok(conditions) if conditions.is_empty() => return Ok(true),
+            Ok(conditions) => {
+                let request = Value::Object(attributes.request(self));
+                let null = &Value::Null;
+                let (object, old) = (shown.object.as_deref().unwrap_or(null), shown.old.as_deref().unwrap_or(null));
+                let values = [("object", object), ("oldObject", old), ("request", &request)];
+                Condition::evaluate(conditions, &values)
+            }
+            Err(why) => vec![Err(why.clone())],
+        };
+        if results.contains(&Ok(false)) {
+            return Ok(false);
+        }
+        let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() {
+            return Ok(true);
+        }
+        let why = crate::auth::rbac::aggregate(&errors);
+        tracing::warn!(webhook = self.hook.name, error = why, "match conditions could not be evaluated");
+        if self.hook.fails_open {
+            return Ok(false);
+        }
+        let target = attributes.target;
+        Err(ApiError::forbidden(target.group(), target.plural(), &attributes.name, why))
+    }
+}
