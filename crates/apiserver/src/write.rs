@@ -271,7 +271,8 @@ pub(crate) fn storage_gvk(target: &Target) -> Gvk {
     Gvk::new(group, &resource.storage_version, &resource.names.kind)
 }
 
-fn convert(object: &mut Value, target: &Target, to: &Gvk) {
+/// Rewrites an object into another version of its kind.
+pub(crate) fn convert(object: &mut Value, target: &Target, to: &Gvk) {
     if object::gvk(object) == *to {
         return;
     }

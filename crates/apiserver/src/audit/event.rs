@@ -1,5 +1,6 @@
 //! One event, as `audit.k8s.io/v1` has it at the level Metadata: never a body, a cookie or a header with credentials.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use croft_meta::ApiError;
@@ -139,7 +140,7 @@ pub(super) struct Event {
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) annotations: BTreeMap<&'static str, String>,
+    pub(super) annotations: BTreeMap<Cow<'static, str>, String>,
 }
 
 impl Event {
@@ -165,9 +166,9 @@ impl Event {
         }
     }
 
-    pub(super) fn annotate(&mut self, key: &'static str, text: &str) {
+    pub(super) fn annotate(&mut self, key: impl Into<Cow<'static, str>>, text: &str) {
         if !text.is_empty() {
-            self.annotations.insert(key, short(text, LONGEST_MESSAGE));
+            self.annotations.insert(key.into(), short(text, LONGEST_MESSAGE));
         }
     }
 

@@ -42,6 +42,7 @@ struct Known {
     decision: Option<Decision>,
     about: Option<ObjectRef>,
     made: Option<ObjectRef>,
+    annotations: Vec<(String, String)>,
 }
 
 impl Trail {
@@ -70,6 +71,15 @@ impl Trail {
         self.note(|known| {
             if known.decision.as_ref().is_none_or(|before| before.allowed) {
                 known.decision = Some(decision.clone());
+            }
+        });
+    }
+
+    /// Something that an admission policy wants to be known of the request.
+    pub(crate) fn annotated(&self, key: String, value: String) {
+        self.note(|known| {
+            if !known.annotations.iter().any(|(noted, _)| *noted == key) {
+                known.annotations.push((key, value));
             }
         });
     }
@@ -184,6 +194,9 @@ impl Pending {
         if let Some(decision) = known.decision {
             event.annotate(DECISION, if decision.allowed { "allow" } else { "forbid" });
             event.annotate(REASON, &decision.reason);
+        }
+        for (key, value) in known.annotations {
+            event.annotate(key, &value);
         }
         Some(event.line())
     }

@@ -78,10 +78,13 @@ pub(crate) async fn prepared(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::policy::mutate(call, target, &mut object, None, options.dry_run)?;
     admission::admit_create(call, target, &mut object).await?;
     prepare::for_create(target, &mut object);
     admission::complete(call, target, &mut object, None)?;
     prepare::validate_create(target, &object)?;
+    admission::policy::validate(call, target, Some(&object), None, options.dry_run)?;
+    admission::quota::admit(call, target, &object, None)?;
     for text in (target.served.resource.behaviour.warnings)(&object) {
         call.warn(text);
     }

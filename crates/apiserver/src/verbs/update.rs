@@ -98,6 +98,7 @@ pub(crate) async fn change(
     if backup_target::is_its_setting(target) {
         try_backup_target(call, target, options, &make).await?;
     }
+    let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
     let outcome = call
         .server
         .write(target, options.dry_run, |current| {
@@ -149,6 +150,7 @@ fn next_state(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::policy::mutate(call, target, &mut new, Some(old), options.dry_run)?;
     admission::admit_update(call, target, &mut new, old)?;
     prepare::for_update(target, &mut new, old)?;
     admission::complete(call, target, &mut new, Some(old))?;
@@ -157,6 +159,8 @@ fn next_state(
         croft_apply::ssa::keep_times(Some(old), &mut new);
     }
     prepare::validate_update(target, &new, old)?;
+    admission::policy::validate(call, target, Some(&new), Some(old), options.dry_run)?;
+    admission::quota::admit(call, target, &new, Some(old))?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);
     }
