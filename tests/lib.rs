@@ -8,6 +8,7 @@ pub mod flows;
 pub mod kept;
 pub mod machines;
 pub mod outside;
+pub mod policy_objects;
 pub mod registry;
 pub mod runner;
 pub mod seeded;

@@ -101,6 +101,7 @@ fn definitions() -> BTreeMap<String, Value> {
             MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
             ValidatingWebhookConfiguration
         }
+        api::admissionregistration::v1beta1 { MutatingAdmissionPolicy MutatingAdmissionPolicyBinding }
         api::scheduling::v1 { PriorityClass }
         api::coordination::v1 { Lease }
         api::node::v1 { RuntimeClass }

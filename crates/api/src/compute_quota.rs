@@ -1,4 +1,5 @@
-//! How machines count against a namespace's ResourceQuotas: as the pods that KubeVirt would run them in.
+//! How machines count against a namespace's ResourceQuotas: as the pods that KubeVirt would run them in. And how amounts of
+//! what quotas bound are written.
 
 use croft_meta::Quantity;
 use croft_meta::quantity::Notation;
@@ -41,7 +42,7 @@ pub fn is_counted(key: &str) -> bool {
 pub fn written(key: &str, amount: i64) -> String {
     let quantity = if key.ends_with("cpu") {
         Quantity::from_milli(amount, Notation::Decimal)
-    } else if key.ends_with("memory") {
+    } else if key.ends_with("memory") || key.ends_with("storage") {
         Quantity::from_i64(amount, Notation::Binary)
     } else {
         Quantity::from_i64(amount, Notation::Decimal)

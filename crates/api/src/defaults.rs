@@ -112,11 +112,17 @@ fn fill(name: &str, v: &mut Value) {
             webhook(v);
             default(v, "reinvocationPolicy", "Never");
         }
-        "admissionregistration.v1.RuleWithOperations" | "admissionregistration.v1.NamedRuleWithOperations" => {
+        "admissionregistration.v1.RuleWithOperations"
+        | "admissionregistration.v1.NamedRuleWithOperations"
+        | "admissionregistration.v1beta1.NamedRuleWithOperations" => {
             default(v, "scope", "*");
         }
         "admissionregistration.v1.ValidatingAdmissionPolicySpec" => default(v, "failurePolicy", "Fail"),
-        "admissionregistration.v1.MatchResources" => match_resources(v),
+        "admissionregistration.v1beta1.MutatingAdmissionPolicySpec" => {
+            default(v, "failurePolicy", "Fail");
+            default_text(v, "reinvocationPolicy", "Never");
+        }
+        "admissionregistration.v1.MatchResources" | "admissionregistration.v1beta1.MatchResources" => match_resources(v),
         "admissionregistration.v1.ServiceReference"
         | "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference"
         | "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference" => default(v, "port", 443),

@@ -71,9 +71,11 @@ const NEEDS_RESOURCE_VERSION: &[&str] = &[
     "csinodes",
     "leases",
     "validatingadmissionpolicies",
+    "mutatingadmissionpolicies",
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
     "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicybindings",
     "customresourcedefinitions",
     "apiservices",
 ];
@@ -135,6 +137,8 @@ const COUNTS_GENERATIONS: &[&str] = &[
     "replicationcontrollers",
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
     "mutatingwebhookconfigurations",
     "validatingwebhookconfigurations",
     "customresourcedefinitions",
@@ -190,7 +194,10 @@ fn cells(group: &str, plural: &str) -> fn(&Value, i64) -> Vec<Value> {
         (_, "volumeattributesclasses") => resources::volume_attributes_class,
         (_, "mutatingwebhookconfigurations" | "validatingwebhookconfigurations") => policy::webhook_configuration,
         (_, "validatingadmissionpolicies") => policy::admission_policy,
-        (_, "validatingadmissionpolicybindings") => policy::admission_policy_binding,
+        (_, "mutatingadmissionpolicies") => policy::mutating_admission_policy,
+        (_, "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings") => {
+            policy::admission_policy_binding
+        }
         (_, "priorityclasses") => policy::priority_class,
         (_, "leases") => resources::lease,
         (_, "runtimeclasses") => resources::runtime_class,

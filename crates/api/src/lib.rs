@@ -11,6 +11,7 @@
 //! Pure: no I/O, no clock.
 
 mod admission;
+pub mod admission_policy;
 mod amount;
 mod blank;
 pub mod cdi;
@@ -27,6 +28,7 @@ mod kinds;
 pub mod kubevirt;
 pub mod longhorn;
 pub mod machine_state;
+pub mod object_quota;
 mod openapi;
 mod print;
 pub mod protobuf;

@@ -3,6 +3,7 @@
 //! Metadata is checked elsewhere (`croft_meta::names`); schemas of definitions too (`croft_schema`).
 
 mod admission;
+mod admission_policy;
 mod checks;
 mod cron;
 mod definition;
@@ -79,8 +80,16 @@ pub(crate) fn of(group: &str, plural: &str) -> (Create, Update) {
         (_, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
             (admission::webhooks, |new, _| admission::webhooks(new))
         }
-        (_, "validatingadmissionpolicies") => (admission::policy, |new, _| admission::policy(new)),
-        (_, "validatingadmissionpolicybindings") => (admission::binding, |new, _| admission::binding(new)),
+        (_, "validatingadmissionpolicies") => {
+            (admission_policy::validating, |new, _| admission_policy::validating(new))
+        }
+        (_, "validatingadmissionpolicybindings") => {
+            (admission_policy::validating_binding, |new, _| admission_policy::validating_binding(new))
+        }
+        (_, "mutatingadmissionpolicies") => (admission_policy::mutating, |new, _| admission_policy::mutating(new)),
+        (_, "mutatingadmissionpolicybindings") => {
+            (admission_policy::mutating_binding, |new, _| admission_policy::mutating_binding(new))
+        }
         (_, "customresourcedefinitions") => (definition::validate, definition::validate_update),
         _ => (|_| Vec::new(), |_, _| Vec::new()),
     }

@@ -24,6 +24,7 @@ const FILES: &[&str] = &[
     include_str!("../wire/meta.v1.txt"),
     include_str!("../wire/core.v1.txt"),
     include_str!("../wire/admissionregistration.v1.txt"),
+    include_str!("../wire/admissionregistration.v1beta1.txt"),
     include_str!("../wire/apiextensions.v1.txt"),
     include_str!("../wire/apiregistration.v1.txt"),
     include_str!("../wire/apps.v1.txt"),

@@ -1,6 +1,8 @@
 //! What must hold between objects: the rules that a kind's row cannot state because they need others' state; and, in
 //! `rules`, calling those that it does state.
 
+pub(crate) mod policy;
+pub(crate) mod quota;
 mod rules;
 
 use croft_meta::status::{Cause, Details};
@@ -102,6 +104,7 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     match (target.group(), target.plural(), old) {
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,
         ("certificates.k8s.io", "certificatesigningrequests", None) => name_requester(call, new),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies", _) => policy::observe(new),
         _ if target.served.resource.is_custom => tell_if_idle(target, new, old),
         _ => {}
     }

@@ -65,6 +65,14 @@ struct PluginLabels {
     plugin: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PolicyLabels {
+    policy: String,
+    policy_binding: String,
+    enforcement_action: &'static str,
+    error_type: &'static str,
+}
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -74,6 +82,8 @@ pub(crate) struct Metrics {
     watches: Family<ResourceLabels, Gauge>,
     store: Family<OperationLabels, Histogram, fn() -> Histogram>,
     audit: Counters,
+    validating_policies: Family<PolicyLabels, Counter>,
+    mutating_policies: Family<PolicyLabels, Counter>,
 }
 
 fn latency() -> Histogram {
@@ -110,8 +120,19 @@ impl Metrics {
         registry.register("apiserver_audit_event", "Audit events that were to be written", events.clone());
         registry.register("apiserver_audit_error", "Audit events that were lost", errors.clone());
         let audit = Counters { events, errors: errors.get_or_create_owned(&PluginLabels { plugin: "log" }) };
+        let (validating_policies, mutating_policies) = (Family::default(), Family::default());
+        registry.register(
+            "apiserver_validating_admission_policy_check",
+            "Requests that a validating policy objected to, by what was done about it",
+            validating_policies.clone(),
+        );
+        registry.register(
+            "apiserver_mutating_admission_policy_check",
+            "Requests that a mutating policy failed on",
+            mutating_policies.clone(),
+        );
         registry.register_collector(Box::new(ProcessCollector));
-        Self { registry, duration, total, in_flight, watches, store, audit }
+        Self { registry, duration, total, in_flight, watches, store, audit, validating_policies, mutating_policies }
     }
 
     /// What the audit log counts.
@@ -146,6 +167,15 @@ impl Metrics {
         self.total.get_or_create(&labels).inc();
     }
 
+    /// What was done because of a validating policy (`deny`, `warn`, `audit`), which may also have failed.
+    pub(crate) fn policy_objected(&self, policy: &str, binding: &str, enforcement_action: &'static str, failed: bool) {
+        self.validating_policies.get_or_create(&policy_labels(policy, binding, enforcement_action, failed)).inc();
+    }
+
+    pub(crate) fn mutation_failed(&self, policy: &str, binding: &str) {
+        self.mutating_policies.get_or_create(&policy_labels(policy, binding, "deny", true)).inc();
+    }
+
     pub(crate) fn observe_store(&self, operation: &'static str, took: Duration) {
         self.store.get_or_create(&OperationLabels { operation }).observe(took.as_secs_f64());
     }
@@ -158,6 +188,15 @@ impl Metrics {
     pub(crate) fn watch_started(&self, group: &str, resource: &str) -> WatchGuard {
         let labels = ResourceLabels { group: group.to_owned(), resource: resource.to_owned() };
         GaugeGuard::new(self.watches.get_or_create_owned(&labels))
+    }
+}
+
+fn policy_labels(policy: &str, binding: &str, enforcement_action: &'static str, failed: bool) -> PolicyLabels {
+    PolicyLabels {
+        policy: policy.to_owned(),
+        policy_binding: binding.to_owned(),
+        enforcement_action,
+        error_type: if failed { "invalid_error" } else { "no_error" },
     }
 }
 

@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, RandomState};
 
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::admission::quota;
 use crate::cache::Cache;
 use crate::call::Target;
 
-const QUOTAS: &str = "core/resourcequotas";
 /// Namespaces that share a turn wait for each other now and then; that is all.
 const TURNS: usize = 32;
 
@@ -23,11 +23,16 @@ pub(crate) struct QuotaTurns {
 impl QuotaTurns {
     /// The turn for a creation, to be held until it is done; `None` at once where nothing counts it.
     pub(crate) async fn take(&self, cache: &Cache, target: &Target) -> Option<MutexGuard<'_, ()>> {
-        let is_counted = target.group() == "kubevirt.io" && target.plural() == "virtualmachineinstances";
-        if !is_counted || cache.collection(QUOTAS).list(&target.namespace).is_empty() {
+        if !quota::counts(cache, target) {
             return None;
         }
         let hash = usize::try_from(self.hasher.hash_one(&target.namespace) >> 32).unwrap_or_default();
         Some(self.turns[hash % TURNS].lock().await)
+    }
+
+    /// The turn for a change, of what can come to take more than it did.
+    pub(crate) async fn take_to_grow(&self, cache: &Cache, target: &Target) -> Option<MutexGuard<'_, ()>> {
+        let may_grow = target.group().is_empty() && matches!(target.plural(), "persistentvolumeclaims" | "services");
+        if may_grow && target.subresource.is_empty() { self.take(cache, target).await } else { None }
     }
 }

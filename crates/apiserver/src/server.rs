@@ -15,6 +15,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::policy::Policies;
+use crate::admission::quota;
 use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
 use crate::cache::Cache;
@@ -92,6 +94,7 @@ pub(crate) struct ApiServer {
     pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
+    pub(crate) policies: Policies,
     pub(crate) in_flight: Semaphore,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
@@ -274,6 +277,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
+        policies: Policies::new(&cache),
         in_flight: Semaphore::new(MAX_IN_FLIGHT),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
@@ -341,6 +345,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     });
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
+    tasks.spawn(quota::status::follow(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {

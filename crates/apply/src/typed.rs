@@ -4,6 +4,7 @@
 //! by item. Where the schema says nothing (preserved unknown fields) the shape is deduced: objects
 //! are walked, lists are atomic.
 
+mod atomics;
 mod compare;
 mod field_set;
 mod merge;
@@ -11,6 +12,7 @@ mod node;
 mod remove;
 mod validate;
 
+pub use atomics::atomics;
 pub use compare::{Comparison, compare};
 pub use field_set::{add_named_parents, field_set, follow_schema};
 pub use merge::merge;

@@ -22,7 +22,6 @@ use crate::claims::Claims;
 use crate::data_catalog::DataCatalog;
 use crate::longhorn_snapshots::Mirror;
 use crate::maintenance::Maintenance;
-use crate::quota_usage::QuotaUsage;
 use crate::recurring::Recurring;
 use crate::schedule::Scheduler;
 use crate::virtual_machine::Machines;
@@ -56,7 +55,6 @@ pub(crate) struct DiskWatchers {
 #[derive(Clone)]
 pub(crate) struct InstanceWatchers {
     pub(crate) maintenance: Arc<Maintenance>,
-    pub(crate) usage: Arc<QuotaUsage>,
 }
 
 impl Inventory {
@@ -106,7 +104,6 @@ impl Inventory {
                 scheduler.instance_changed(&change).await;
                 machines.instance_changed(&change).await;
                 others.maintenance.instance_changed(&change).await;
-                others.usage.instance_changed(&change).await;
             }
         }));
         let (client, machines, scheduler) = all();

@@ -7,7 +7,7 @@
 //! Virtual machines have [`virtual_machine`] (machines become instances) and [`schedule`] (instances get a node), their disks
 //! [`volume_claims`] and [`data_catalog`], what is kept of them [`backups`], [`backup_target`], [`schedules`], [`recurring`],
 //! [`longhorn_snapshots`] and
-//! [`snapshot_usage`], their nodes [`maintenance`], their namespaces [`quota_usage`]. What users choose
+//! [`snapshot_usage`], their nodes [`maintenance`]. What users choose
 //! from has [`key_pairs`], [`templates`], [`settings`], [`addons`] and [`vlan_configs`]. They decide in pure functions from
 //! the copies in [`inventory`].
 //!
@@ -32,7 +32,6 @@ mod objects;
 mod one_kind;
 mod orphaned_pod;
 mod patch;
-mod quota_usage;
 mod recurring;
 mod schedule;
 mod schedules;
@@ -60,7 +59,6 @@ use crate::inventory::{DiskWatchers, InstanceWatchers, Inventory};
 use crate::longhorn_snapshots::Mirror;
 use crate::maintenance::Maintenance;
 use crate::objects::Everything;
-use crate::quota_usage::QuotaUsage;
 use crate::recurring::Recurring;
 use crate::schedule::Scheduler;
 use crate::schedules::Schedules;
@@ -117,10 +115,8 @@ fn start_machines(client: &Client, target: Target, stop: &CancellationToken, tas
     let (room, room_keys) = SnapshotUsages::new(client.clone(), inventory.clone());
     let (mirror, mirror_keys) = Mirror::new(client.clone(), inventory.clone(), Arc::clone(&backups), room.contents());
     let (catalog, catalog_keys) = DataCatalog::new(client.clone(), inventory.clone());
-    let (usage, quota_keys) = QuotaUsage::new(client.clone(), inventory.clone());
     let mut watches = Tasks::default();
     catalog.follow(&mut watches);
-    usage.follow(&mut watches);
     schedules.follow(&mut watches);
     backups.follow(&schedules, &mut watches);
     jobs.follow(&mut watches);
@@ -133,7 +129,7 @@ fn start_machines(client: &Client, target: Target, stop: &CancellationToken, tas
         jobs: Arc::clone(&jobs),
         mirror: Arc::clone(&mirror),
     };
-    let told_of_instances = InstanceWatchers { maintenance: Arc::clone(&maintenance), usage: Arc::clone(&usage) };
+    let told_of_instances = InstanceWatchers { maintenance: Arc::clone(&maintenance) };
     inventory.follow(client, &machines, &scheduler, &told_of_disks, &told_of_instances, &mut watches);
     watches.spawn(told);
     watches.spawn(schedule_told);
@@ -159,6 +155,5 @@ fn start_machines(client: &Client, target: Target, stop: &CancellationToken, tas
     tasks.spawn(mirror.run(mirror_keys, stop.clone()));
     tasks.spawn(room.run(room_keys, stop.clone()));
     tasks.spawn(maintenance.run(node_keys, stop.clone()));
-    tasks.spawn(usage.run(quota_keys, stop.clone()));
     tasks.spawn(catalog.run(catalog_keys, stop.clone()));
 }

@@ -24,7 +24,10 @@ use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
 use self::check::Weight;
+pub(crate) use self::check::most_symbols_exceeded;
 pub(crate) use self::field_path::normalise as normalise_field_path;
+pub(crate) use self::stack::with_room;
+pub(crate) use self::value::{CONTEXT, TYPES};
 use crate::model::{Additional, ListType, Schema};
 
 /// All rules of a schema.

@@ -6,7 +6,7 @@
 //!
 //! A custom resource on its way in goes through [`prune_resource`], [`apply_defaults`] and
 //! [`validate_custom_resource`], which also runs its [`CelRules`]; a built-in kind is [`decode()`]d.
-//! [`check_structural`] is what a CustomResourceDefinition itself must pass.
+//! Expressions of admission policies are in [`expression`]. [`check_structural`] is what a CustomResourceDefinition itself must pass.
 //!
 //! Pure: no I/O, no clock (deep CEL rules borrow a thread for its stack). Start reading at [`Schema`], then [`Schema::from_json`].
 
@@ -15,6 +15,7 @@ mod custom_resource;
 mod decode;
 mod defaults;
 mod duplicates;
+pub mod expression;
 mod formats;
 mod model;
 mod parse;

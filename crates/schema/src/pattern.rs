@@ -20,7 +20,13 @@ impl CompiledPattern {
 
 /// Compiles a Go pattern.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(&translate(pattern)).build().map_err(|err| {
+    // The engine's own limit.
+    compile_within(pattern, 10 << 20)
+}
+
+/// As [`compile`], for patterns whose compiled form must not take more than so many bytes: it takes time to make it.
+pub(crate) fn compile_within(pattern: &str, most_bytes: usize) -> Result<Regex, String> {
+    RegexBuilder::new(&translate(pattern)).size_limit(most_bytes).build().map_err(|err| {
         let text = err.to_string();
         // The last line says what is wrong; the lines before it draw the place.
         let reason = match text.lines().last().unwrap_or_default().trim_start_matches("error: ") {

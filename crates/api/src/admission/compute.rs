@@ -8,39 +8,27 @@ use serde_json::Value;
 use super::denial::{Denial, refuse};
 use super::machine::HARVESTER;
 use super::{Admission, Lookup};
-use crate::compute_quota::{demand, is_counted, parsed, written};
+use crate::compute_quota::{parsed, written};
 use crate::kubevirt::VirtualMachineInstance;
-use crate::view::{has, list, map, text};
+use crate::object_quota;
+use crate::view::{list, map, text};
 
 /// What a Rancher project gives a namespace.
 const NAMESPACE_QUOTA: &str = "field.cattle.io/resourceQuota";
 
 fn demand_of(instance: &Value, key: &str) -> Option<i64> {
-    demand(key, |list, name| {
-        let found = map(instance, &format!("spec.domain.resources.{list}"))?.get(name)?;
-        Some(found.as_str().map_or_else(|| found.to_string(), str::to_owned))
-    })
-}
-
-/// It holds what it was given until it has ended.
-fn is_counted_instance(instance: &Value) -> bool {
-    !matches!(text(instance, "status.phase"), "Succeeded" | "Failed")
+    object_quota::instance(key, instance)
 }
 
 fn used(lookup: &dyn Lookup, namespace: &str, key: &str) -> i64 {
     let instances = lookup.list("kubevirt.io", "virtualmachineinstances", namespace);
-    let running = instances.iter().filter(|instance| is_counted_instance(instance));
-    running.filter_map(|instance| demand_of(instance, key)).fold(0, i64::saturating_add)
+    instances.iter().filter_map(|instance| demand_of(instance, key)).fold(0, i64::saturating_add)
 }
 
 /// Refuses an instance for which its namespace has no room, in the words of Kubernetes.
 pub(super) fn check_instance(instance: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
     let namespace = text(instance, "metadata.namespace");
     for quota in lookup.list("", "resourcequotas", namespace) {
-        // Scopes choose among pods by what machines do not have.
-        if !list(&quota, "spec.scopes").is_empty() || has(&quota, "spec.scopeSelector") {
-            continue;
-        }
         if let Some(why) = exceeded(instance, &quota, |key| used(lookup, namespace, key)) {
             return Err(forbidden(instance, &why));
         }
@@ -102,29 +90,22 @@ fn forbidden(instance: &Value, why: &str) -> ApiError {
 }
 
 fn exceeded(instance: &Value, quota: &Value, used: impl Fn(&str) -> i64) -> Option<String> {
-    let name = text(quota, "metadata.name");
     let mut unsaid = Vec::new();
-    let mut over: [Vec<String>; 3] = Default::default();
-    for (key, hard) in map(quota, "spec.hard")?.iter().filter(|(key, _)| is_counted(key)) {
-        let hard = hard.as_str().map_or_else(|| hard.to_string(), str::to_owned);
-        let Some(limit) = parsed(key, &hard) else { continue };
-        let Some(wanted) = demand_of(instance, key) else {
-            unsaid.push(key.as_str());
+    let mut over = Vec::new();
+    for (key, limit, hard) in object_quota::limits(quota, Some(("kubevirt.io", "virtualmachineinstances"))) {
+        let Some(wanted) = demand_of(instance, &key) else {
+            unsaid.push(key);
             continue;
         };
-        let used = used(key);
+        let used = used(&key);
         if used.saturating_add(wanted) > limit {
-            for (texts, amount) in over.iter_mut().zip([written(key, wanted), written(key, used), hard]) {
-                texts.push(format!("{key}={amount}"));
-            }
+            over.push((key, wanted, used, hard));
         }
     }
     if !unsaid.is_empty() {
-        return Some(format!("failed quota: {name}: must specify {}", unsaid.join(",")));
+        return Some(format!("failed quota: {}: must specify {}", text(quota, "metadata.name"), unsaid.join(",")));
     }
-    let [requested, used, limited] = over.map(|texts| texts.join(","));
-    (!requested.is_empty())
-        .then(|| format!("exceeded quota: {name}, requested: {requested}, used: {used}, limited: {limited}"))
+    object_quota::refusal(quota, &over)
 }
 
 fn out_of_range(instance: &Value, range: &Value) -> Option<String> {

@@ -3,13 +3,13 @@
 
 use serde_json::Value;
 
-use crate::view::{has, list, text};
+use crate::view::{has, list, map, text};
 
 pub(crate) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
     match (group, plural) {
         ("", "pods") => |_| idle("pods", "no container is started"),
         ("", "replicationcontrollers") => |_| idle("replication controllers", "no pod is made"),
-        ("", "resourcequotas") => |_| for_machines("resource quotas"),
+        ("", "resourcequotas") => resource_quota,
         ("", "limitranges") => |_| for_machines("limit ranges"),
         ("apps", "deployments") => |_| idle("deployments", "no pod is made"),
         ("apps", "replicasets") => |_| idle("replica sets", "no pod is made"),
@@ -47,8 +47,15 @@ fn idle(kinds: &str, consequence: &str) -> Vec<String> {
     vec![format!("Croft stores {kinds} but does not act on them: {consequence}")]
 }
 
+/// What is bounded in vain.
+fn resource_quota(object: &Value) -> Vec<String> {
+    let hard = map(object, "spec.hard").into_iter().flatten();
+    let unknown = hard.filter(|(key, _)| crate::object_quota::source(key).is_none());
+    unknown.map(|(key, _)| format!("Croft does not count {key}: the quota does not limit it")).collect()
+}
+
 fn for_machines(kinds: &str) -> Vec<String> {
-    vec![format!("Croft applies {kinds} to virtual machines alone: nothing else is limited")]
+    vec![format!("Croft applies {kinds} to virtual machines and the sizes of claims: nothing else is limited")]
 }
 
 fn virtual_machine(object: &Value) -> Vec<String> {

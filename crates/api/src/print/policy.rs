@@ -33,10 +33,18 @@ pub(crate) fn webhook_configuration(object: &Value, now: i64) -> Vec<Value> {
 }
 
 pub(crate) fn admission_policy(object: &Value, now: i64) -> Vec<Value> {
+    policy_of(object, "spec.validations", now)
+}
+
+pub(crate) fn mutating_admission_policy(object: &Value, now: i64) -> Vec<Value> {
+    policy_of(object, "spec.mutations", now)
+}
+
+fn policy_of(object: &Value, parts: &str, now: i64) -> Vec<Value> {
     let param_kind = get(object, "spec.paramKind")
         .map_or_else(|| UNSET.to_owned(), |kind| format!("{}/{}", text(kind, "apiVersion"), text(kind, "kind")));
-    let validations = list(object, "spec.validations").len();
-    vec![json!(name(object)), json!(validations), json!(param_kind), json!(age(object, now))]
+    let count = list(object, parts).len();
+    vec![json!(name(object)), json!(count), json!(param_kind), json!(age(object, now))]
 }
 
 pub(crate) fn admission_policy_binding(object: &Value, now: i64) -> Vec<Value> {

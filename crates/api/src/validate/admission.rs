@@ -1,11 +1,10 @@
-//! Webhook configurations, and admission policies with their bindings.
+//! Webhook configurations.
 
 use croft_meta::{FieldError, FieldErrors, FieldPath, names};
 use serde_json::Value;
 
 use super::checks::{named, one_of, required, selector};
-use super::spec;
-use crate::view::{get, has, int, list, strings, text};
+use crate::view::{get, int, list, strings, text};
 
 pub(super) fn webhooks(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
@@ -176,7 +175,7 @@ fn webhook_url(errors: &mut FieldErrors, url: &str, path: &FieldPath) {
     }
 }
 
-fn rule_with_operations(errors: &mut FieldErrors, rule: &Value, path: &FieldPath) {
+pub(super) fn rule_with_operations(errors: &mut FieldErrors, rule: &Value, path: &FieldPath) {
     let known = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     for (index, operation) in strings(rule, "operations").iter().enumerate() {
         one_of(errors, &path.child("operations").index(index), operation, &known);
@@ -213,105 +212,4 @@ fn rule_with_operations(errors: &mut FieldErrors, rule: &Value, path: &FieldPath
     if !scope.is_empty() {
         one_of(errors, &path.child("scope"), scope, &["*", "Cluster", "Namespaced"]);
     }
-}
-
-pub(super) fn policy(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    one_of(&mut errors, &spec().child("failurePolicy"), text(object, "spec.failurePolicy"), &["Fail", "Ignore"]);
-    if let Some(kind) = get(object, "spec.paramKind") {
-        for field in ["apiVersion", "kind"] {
-            required(&mut errors, &spec().child("paramKind").child(field), text(kind, field));
-        }
-    }
-    match get(object, "spec.matchConstraints") {
-        None => errors.push(FieldError::required(&spec().child("matchConstraints"), "")),
-        Some(constraints) => {
-            let path = spec().child("matchConstraints");
-            if list(constraints, "resourceRules").is_empty() {
-                errors.push(FieldError::required(&path.child("resourceRules"), ""));
-            }
-            match_resources(&mut errors, constraints, &path);
-        }
-    }
-    if list(object, "spec.validations").is_empty() && list(object, "spec.auditAnnotations").is_empty() {
-        for field in ["validations", "auditAnnotations"] {
-            let text = "validations or auditAnnotations must contain at least one item";
-            errors.push(FieldError::required(&spec().child(field), text));
-        }
-    }
-    for (index, validation) in list(object, "spec.validations").iter().enumerate() {
-        let path = spec().child("validations").index(index);
-        if text(validation, "expression").trim().is_empty() {
-            errors.push(FieldError::required(&path.child("expression"), "expression is not specified"));
-        }
-        let reason = text(validation, "reason");
-        if !reason.is_empty() {
-            let known = ["Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"];
-            one_of(&mut errors, &path.child("reason"), reason, &known);
-        }
-    }
-    for (index, variable) in list(object, "spec.variables").iter().enumerate() {
-        let path = spec().child("variables").index(index);
-        let text_of = |field| text(variable, field).trim();
-        if text_of("name").is_empty() {
-            errors.push(FieldError::required(&path.child("name"), "name is not specified"));
-        }
-        if text_of("expression").is_empty() {
-            errors.push(FieldError::required(&path.child("expression"), "expression is not specified"));
-        }
-    }
-    errors
-}
-
-fn match_resources(errors: &mut FieldErrors, resources: &Value, path: &FieldPath) {
-    for field in ["resourceRules", "excludeResourceRules"] {
-        for (index, rule) in list(resources, field).iter().enumerate() {
-            rule_with_operations(errors, rule, &path.child(field).index(index));
-        }
-    }
-    for field in ["namespaceSelector", "objectSelector"] {
-        match get(resources, field) {
-            Some(found) => selector(errors, found, &path.child(field)),
-            None => errors.push(FieldError::required(&path.child(field), "")),
-        }
-    }
-}
-
-pub(super) fn binding(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    required(&mut errors, &spec().child("policyName"), text(object, "spec.policyName"));
-    if let Some(resources) = get(object, "spec.matchResources") {
-        match_resources(&mut errors, resources, &spec().child("matchResources"));
-    }
-    if let Some(reference) = get(object, "spec.paramRef") {
-        let path = spec().child("paramRef");
-        if text(reference, "name").is_empty() != has(reference, "selector") {
-            let text = "one of name or selector must be specified";
-            errors.push(FieldError::required(&path, text));
-        }
-        let action = text(reference, "parameterNotFoundAction");
-        if action.is_empty() {
-            errors.push(FieldError::required(&path.child("parameterNotFoundAction"), ""));
-        } else {
-            one_of(&mut errors, &path.child("parameterNotFoundAction"), action, &["Deny", "Allow"]);
-        }
-    }
-    let actions = strings(object, "spec.validationActions");
-    let path = spec().child("validationActions");
-    if actions.is_empty() {
-        errors.push(FieldError::required(&path, "at least one validation action is required"));
-    }
-    for (index, action) in actions.iter().enumerate() {
-        if !["Audit", "Deny", "Warn"].contains(action) {
-            errors.push(FieldError::not_supported(&path.index(index), *action, &["Audit", "Deny", "Warn"]));
-        } else if actions[..index].contains(action) {
-            errors.push(FieldError::duplicate(&path.index(index), *action));
-        }
-    }
-    if actions.contains(&"Deny") && actions.contains(&"Warn") {
-        let text = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
-                    response and headers serves no purpose)";
-        errors.push(FieldError::invalid(&path, object["spec"]["validationActions"].clone(), text));
-    }
-    errors
 }

@@ -80,6 +80,7 @@ pub(crate) async fn prepared(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::policy::mutate(call, target, &mut object, None, options.dry_run)?;
     let hooks = Hooks::find(call, target, Operation::Create);
     if let Some(hooks) = &hooks {
         object = Box::pin(reviewed::mutate_new(call, target, options.dry_run, hooks, object)).await?;
@@ -88,6 +89,8 @@ pub(crate) async fn prepared(
     prepare::for_create(target, &mut object);
     admission::complete(call, target, &mut object, None)?;
     prepare::validate_create(target, &object)?;
+    admission::policy::validate(call, target, Some(&object), None, options.dry_run)?;
+    admission::quota::admit(call, target, &object, None)?;
     for text in (target.served.resource.behaviour.warnings)(&object) {
         call.warn(text);
     }

@@ -54,6 +54,7 @@ pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOpt
     let decide = |old: &Value| -> Result<Decision, ApiError> {
         check_preconditions(target, old, options)?;
         admission::admit_delete(call, target, old)?;
+        admission::policy::validate(call, target, None, Some(old), options.dry_run)?;
         let grace = admission::grace_seconds(target, old, options.grace_period_seconds);
         Ok(graceful(old, grace, clock::now_seconds()).unwrap_or_else(|| next_state(target, old, options, &now)))
     };

@@ -72,7 +72,7 @@ pub(crate) async fn change(
         if let Some(mutated) = hooks.mutate(&attributes, Some(seen.show(&new)?), Some(&shown_old)).await? {
             seen.take(&mut new, mutated)?;
         }
-        let decision = update::admitted_state(call, target, &old, new, tracked)?;
+        let decision = update::admitted_state(call, target, options.dry_run, &old, (new, tracked))?;
         let stored = match &decision {
             Decision::Put(new) | Decision::Delete(new) => new,
             Decision::Keep => &old,

@@ -111,6 +111,11 @@ fn wanted_replicas(target: &Target, wanted: &Value) -> Result<i64, ApiError> {
     }
 }
 
+/// The scale that an object is, as policies see it.
+pub(crate) fn shown(target: &Target, object: &Value) -> Option<Value> {
+    Some(view(target.served.version().scale.as_ref()?, object))
+}
+
 fn paths(target: &Target) -> Result<&Scale, ApiError> {
     target.served.version().scale.as_ref().ok_or_else(ApiError::no_such_path)
 }

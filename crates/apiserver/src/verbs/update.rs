@@ -111,6 +111,7 @@ pub(crate) async fn change_seen(
     if backup_target::is_its_setting(target) {
         try_backup_target(call, target, options, &make).await?;
     }
+    let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
     let outcome = if let Some(hooks) = Hooks::find(call, seen.target(target), Operation::Update) {
         Box::pin(reviewed::change(call, target, options, (&hooks, seen), &make)).await?
     } else {
@@ -149,7 +150,7 @@ fn next_state(
     candidate: Candidate,
 ) -> Result<Decision, ApiError> {
     let (new, tracked) = tracked_state(call, target, options, old, candidate)?;
-    admitted_state(call, target, old, new, tracked)
+    admitted_state(call, target, options.dry_run, old, (new, tracked))
 }
 
 /// The first half: what the client wants, with defaults and with its managers; and whether these are apply's work.
@@ -177,6 +178,7 @@ pub(crate) fn tracked_state(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    admission::policy::mutate(call, target, &mut new, Some(old), options.dry_run)?;
     Ok((new, tracked))
 }
 
@@ -184,9 +186,9 @@ pub(crate) fn tracked_state(
 pub(crate) fn admitted_state(
     call: &Call,
     target: &Target,
+    dry_run: bool,
     old: &Value,
-    mut new: Value,
-    tracked: bool,
+    (mut new, tracked): (Value, bool),
 ) -> Result<Decision, ApiError> {
     admission::admit_update(call, target, &mut new, old)?;
     prepare::for_update(target, &mut new, old)?;
@@ -196,6 +198,8 @@ pub(crate) fn admitted_state(
         croft_apply::ssa::keep_times(Some(old), &mut new);
     }
     prepare::validate_update(target, &new, old)?;
+    admission::policy::validate(call, target, Some(&new), Some(old), dry_run)?;
+    admission::quota::admit(call, target, &new, Some(old))?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);
     }

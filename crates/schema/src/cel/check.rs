@@ -69,8 +69,8 @@ pub(super) fn compile(
     if source.len() > MOST_BYTES {
         return Err(format!("compilation failed: expression is longer than {MOST_BYTES} bytes"));
     }
-    if symbols(source) > MOST_SYMBOLS {
-        return Err(format!("compilation failed: expression has more than {MOST_SYMBOLS} operators"));
+    if let Some(most) = most_symbols_exceeded(source) {
+        return Err(format!("compilation failed: expression has more than {most} operators"));
     }
     let parsed = Parser::new().enable_optional_syntax(true).parse(source);
     let mut program = parsed.map_err(|err| format!("compilation failed: {err}"))?;
@@ -95,6 +95,11 @@ pub(super) fn compile(
         }
         _ => Ok((program, walk.weight)),
     }
+}
+
+/// How many operators an expression may have, if it has more.
+pub(crate) fn most_symbols_exceeded(source: &str) -> Option<usize> {
+    (symbols(source) > MOST_SYMBOLS).then_some(MOST_SYMBOLS)
 }
 
 /// Counts symbols outside of strings.

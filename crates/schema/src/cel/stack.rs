@@ -7,7 +7,7 @@ use std::thread;
 const BYTES: usize = 128 << 20;
 
 /// Runs `work` on a thread with a large stack, and waits for it.
-pub(super) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+pub(crate) fn with_room<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("cel".to_owned()).stack_size(BYTES).spawn_scoped(scope, work)?;
         worker.join().map_err(|_| io::Error::other("the interpreter failed"))

@@ -21,11 +21,11 @@ fn constant_program(source: &str) -> Program {
 }
 
 /// The names of types, which rules compare with what `type()` yields.
-pub(super) const TYPES: [&str; 11] =
+pub(crate) const TYPES: [&str; 11] =
     ["bool", "bytes", "double", "duration", "int", "list", "map", "null_type", "string", "timestamp", "uint"];
 
 /// Everything rules may call: Kubernetes' libraries, and what the interpreter lacks or gets wrong.
-pub(super) static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| {
+pub(crate) static CONTEXT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("type", |value: CelValue| -> ResolveResult { Ok(type_value(type_of(&value))) });
     context.add_function("dyn", |value: CelValue| -> ResolveResult { Ok(value) });

@@ -1,0 +1,228 @@
+//! Evaluates mutating policies: each in turn changes the object that the next one sees.
+
+use croft_api::admission_policy::Mutation;
+use croft_apply::PatchError;
+use croft_apply::typed::{self, Duplicates, Node};
+use croft_meta::ApiError;
+use croft_meta::status::{Cause, Details};
+use croft_schema::expression::{Budget, Evaluation, Inputs};
+use serde_json::Value;
+
+use super::authorizer::Caller;
+use super::index::{Binding, Hook, Policy};
+use super::params;
+use super::request::Request;
+use super::validating::is_meant;
+use crate::prepare;
+
+/// One policy, to be evaluated with one set of parameters.
+struct Invocation<'a> {
+    policy: &'a Policy,
+    binding: &'a Binding,
+    version: &'a str,
+    params: Value,
+}
+
+/// Why a policy could not do its part.
+struct Failure {
+    message: String,
+    /// It was found out while it was evaluated.
+    is_invalid: bool,
+}
+
+/// What the policies make of an object; `None` if they leave it as it is.
+pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<Option<Value>, ApiError> {
+    let mut failures = Vec::new();
+    let invocations = invocations(hooks, request, &mut failures);
+    let budget = Budget::default();
+    let mut object = if invocations.is_empty() { Value::Null } else { request.object.clone() };
+    // How often the object had changed when each was done with it.
+    let mut seen = vec![0; invocations.len()];
+    let mut changes = 0;
+    for (invocation, seen) in invocations.iter().zip(&mut seen) {
+        changes += usize::from(invocation.mutate(request, &mut object, &budget, &mut failures));
+        *seen = changes;
+    }
+    // Those that want to see what later ones have made of it.
+    for (invocation, seen) in invocations.iter().zip(seen) {
+        if invocation.policy.is_reinvoked && seen < changes {
+            invocation.mutate(request, &mut object, &budget, &mut failures);
+        }
+    }
+    if failures.is_empty() { Ok((changes > 0).then_some(object)) } else { Err(error(request, &failures)) }
+}
+
+fn invocations<'a>(hooks: &'a [Hook], request: &Request<'a>, failures: &mut Vec<Failure>) -> Vec<Invocation<'a>> {
+    let mut invocations = Vec::new();
+    for hook in hooks {
+        let policy = &*hook.policy;
+        let Some(version) = policy.criteria.matches(request, request.object) else { continue };
+        let mut misconfigured = |binding: Option<&Binding>, why: &str| {
+            if !policy.ignores_failures {
+                failures.push(Failure { message: denied(policy, binding, why), is_invalid: false });
+            }
+        };
+        let kind = match (&policy.broken, params::kind(policy, request)) {
+            (Some(why), _) => {
+                misconfigured(None, &format!("failed to configure policy: {why}"));
+                continue;
+            }
+            (None, Err(why)) => {
+                misconfigured(None, &format!("failed to configure policy: {why}"));
+                continue;
+            }
+            (None, Ok(kind)) => kind,
+        };
+        for binding in &hook.bindings {
+            let is_meant = |criteria: &super::matching::Criteria| criteria.matches(request, request.object).is_some();
+            if !binding.criteria.as_ref().is_none_or(is_meant) {
+                continue;
+            }
+            match params::find(kind, binding, request) {
+                Ok(found) => {
+                    let with = |params| Invocation { policy, binding, version, params };
+                    invocations.extend(found.into_iter().map(with));
+                }
+                Err(why) => misconfigured(Some(binding), &format!("failed to configure binding: {why}")),
+            }
+        }
+    }
+    invocations
+}
+
+/// What expressions see.
+struct Shown {
+    object: Value,
+    old: Value,
+    request: Value,
+}
+
+impl Invocation<'_> {
+    /// Has it changed the object?
+    fn mutate(&self, request: &Request<'_>, object: &mut Value, budget: &Budget, failures: &mut Vec<Failure>) -> bool {
+        let mut failed = |why: &str| {
+            if self.policy.ignores_failures {
+                return;
+            }
+            request.call.server.metrics.mutation_failed(&self.policy.name, &self.binding.name);
+            let message = denied(self.policy, Some(self.binding), why);
+            failures.push(Failure { message, is_invalid: true });
+        };
+        match self.is_meant(request, object, budget) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(why) => {
+                failed(&why);
+                return false;
+            }
+        }
+        let before = object.clone();
+        for mutation in &self.policy.compiled.mutations {
+            match self.apply(mutation, request, object, budget) {
+                Ok(patched) => *object = patched,
+                Err(why) => failed(&why),
+            }
+        }
+        *object != before
+    }
+
+    fn shown(&self, request: &Request<'_>, object: &Value) -> Shown {
+        Shown {
+            object: request.shown(object, self.version),
+            old: request.shown(request.old, self.version),
+            request: request.to_json(self.version),
+        }
+    }
+
+    fn evaluation<'a>(&'a self, shown: &'a Shown, caller: &'a Caller<'a>, budget: &'a Budget) -> Evaluation<'a> {
+        let inputs = Inputs {
+            object: &shown.object,
+            old_object: &shown.old,
+            request: &shown.request,
+            params: &self.params,
+            namespace: caller.0.namespace_object(),
+            authorizer: Some(caller),
+        };
+        Evaluation::new(inputs, &self.policy.compiled.variables, budget)
+    }
+
+    fn is_meant(&self, request: &Request<'_>, object: &Value, budget: &Budget) -> Result<bool, String> {
+        if self.policy.compiled.match_conditions.is_empty() {
+            return Ok(true);
+        }
+        let (shown, caller) = (self.shown(request, object), Caller(request));
+        is_meant(&self.policy.compiled.match_conditions, &self.evaluation(&shown, &caller, budget))
+    }
+
+    /// The patched object.
+    fn apply(
+        &self,
+        mutation: &Mutation,
+        request: &Request<'_>,
+        object: &Value,
+        budget: &Budget,
+    ) -> Result<Value, String> {
+        let (shown, caller) = (self.shown(request, object), Caller(request));
+        let evaluation = self.evaluation(&shown, &caller, budget);
+        let mut patched = match mutation {
+            Mutation::ApplyConfiguration(expression) => {
+                let config = evaluation.object(expression).map_err(|fault| fault.of(expression))?;
+                merged(request, self.version, &shown.object, config)?
+            }
+            Mutation::JsonPatch(expression) => {
+                let patch = evaluation.json(expression).map_err(|fault| fault.of(expression))?;
+                match croft_apply::json_patch::apply(&shown.object, patch.to_string().as_bytes()) {
+                    Ok(patched) => patched,
+                    // A test that does not hold means that there is nothing to do.
+                    Err(PatchError::Rejected(why)) if why.ends_with("test failed") => return Ok(object.clone()),
+                    Err(why) => return Err(format!("JSONPath: {why}")),
+                }
+            }
+        };
+        crate::write::convert(&mut patched, request.target, &request.target.gvk());
+        prepare::default(request.target, &mut patched);
+        Ok(patched)
+    }
+}
+
+/// An apply configuration laid over the object. Nothing is removed, and what is one value is not changed in parts.
+fn merged(request: &Request<'_>, version: &str, object: &Value, mut config: Value) -> Result<Value, String> {
+    for field in ["apiVersion", "kind"] {
+        config[field] = object[field].clone();
+    }
+    let resource = &request.target.served.resource;
+    let schema = resource.version(version).map(|version| &version.schema);
+    let Some(schema) = schema else { return Err("the version is not served".to_owned()) };
+    let node = Node::root(schema);
+    let failed = |what: &str, why: String| format!("error applying patch: {what}: {why}");
+    typed::validate(node, &config, Duplicates::Forbidden)
+        .map_err(|why| failed("failed to convert patch object to typed object", why))?;
+    let atomics = typed::atomics(node, &config);
+    if !atomics.is_empty() {
+        let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));
+        return Err(failed("invalid ApplyConfiguration", why));
+    }
+    Ok(typed::merge(node, object, &config))
+}
+
+fn denied(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+    let policy = &policy.name;
+    match binding {
+        Some(binding) => format!("policy '{policy}' with binding '{}' denied request: {why}", binding.name),
+        None => format!("policy '{policy}' denied request: {why}"),
+    }
+}
+
+fn error(request: &Request<'_>, failures: &[Failure]) -> ApiError {
+    let first = failures.first();
+    let reason = if first.is_some_and(|failure| failure.is_invalid) { "Invalid" } else { "Forbidden" };
+    let cause =
+        |failure: &Failure| Cause { reason: String::new(), message: failure.message.clone(), field: String::new() };
+    ApiError::new(403, reason, first.map_or("", |failure| &failure.message)).with_details(Details {
+        name: request.name().to_owned(),
+        group: request.target.group().to_owned(),
+        kind: request.target.plural().to_owned(),
+        causes: failures.iter().map(cause).collect(),
+        ..Details::default()
+    })
+}

@@ -1,0 +1,151 @@
+//! A request as policies see it.
+
+use std::cell::OnceCell;
+
+use serde_json::{Value, json};
+
+use super::matching::name_of;
+use crate::call::{Call, Target};
+use crate::verbs::scale;
+use crate::write;
+
+static NULL: Value = Value::Null;
+
+pub(super) struct Request<'a> {
+    pub(super) call: &'a Call,
+    pub(super) target: &'a Target,
+    /// `CREATE`, `UPDATE`, `DELETE`.
+    pub(super) operation: &'static str,
+    pub(super) subresource: &'a str,
+    /// What was sent; null for a deletion.
+    pub(super) object: &'a Value,
+    /// What is stored; null for a creation.
+    pub(super) old: &'a Value,
+    dry_run: bool,
+    namespace: OnceCell<Value>,
+}
+
+/// What is written through: a scale is stored as the object itself, but it is not what the client sent.
+pub(super) fn subresource<'a>(call: &'a Call, target: &'a Target) -> &'a str {
+    let is_scale = call.info.subresource == "scale" && call.info.resource == target.plural();
+    if is_scale { "scale" } else { &target.subresource }
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(
+        call: &'a Call,
+        target: &'a Target,
+        new: Option<&'a Value>,
+        old: Option<&'a Value>,
+        dry_run: bool,
+    ) -> Self {
+        let operation = match (new, old) {
+            (None, _) => "DELETE",
+            (Some(_), None) => "CREATE",
+            (Some(_), Some(_)) => "UPDATE",
+        };
+        let (object, old) = (new.unwrap_or(&NULL), old.unwrap_or(&NULL));
+        let (subresource, namespace) = (subresource(call, target), OnceCell::new());
+        Self { call, target, operation, subresource, object, old, dry_run, namespace }
+    }
+
+    pub(super) fn version(&self) -> &'a str {
+        &self.target.served.version().name
+    }
+
+    pub(super) fn versions(&self) -> impl Iterator<Item = &'a str> {
+        self.target.served.resource.versions.iter().map(|version| version.name.as_str())
+    }
+
+    pub(super) fn name(&self) -> &'a str {
+        let object = if self.object.is_null() { self.old } else { self.object };
+        name_of(&self.target.name, object)
+    }
+
+    pub(super) fn is_namespace(&self) -> bool {
+        self.target.group().is_empty() && self.target.plural() == "namespaces"
+    }
+
+    /// The namespace that it is in; null if it is in none.
+    pub(super) fn namespace_object(&self) -> &Value {
+        self.namespace.get_or_init(|| {
+            let namespaces = self.call.server.cache.collection("core/namespaces");
+            let is_in_one = !self.target.namespace.is_empty() && !self.is_namespace();
+            is_in_one
+                .then(|| namespaces.get(&self.target.namespace))
+                .flatten()
+                .map(|found| found.json())
+                .unwrap_or_default()
+        })
+    }
+
+    /// An object in one of the versions of its kind, or the scale of it, if that is what is written.
+    pub(super) fn shown(&self, object: &Value, version: &str) -> Value {
+        if object.is_null() {
+            return Value::Null;
+        }
+        if self.subresource == "scale" {
+            return scale::shown(self.target, object).unwrap_or_default();
+        }
+        let mut shown = object.clone();
+        write::convert(&mut shown, self.target, &self.target.served.resource.gvk(version));
+        shown
+    }
+
+    /// `request`, an AdmissionRequest.
+    pub(super) fn to_json(&self, version: &str) -> Value {
+        let resource = &self.target.served.resource;
+        let kind = |version: &str| {
+            let gvk = resource.gvk(version);
+            match self.subresource {
+                "scale" => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
+                _ => json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}),
+            }
+        };
+        let plural =
+            |version: &str| json!({"group": resource.group, "version": version, "resource": resource.names.plural});
+        let user = &self.call.user;
+        let mut user_info = json!({"username": user.name, "groups": user.groups});
+        if !user.uid.is_empty() {
+            user_info["uid"] = json!(user.uid);
+        }
+        if !user.extra.is_empty() {
+            user_info["extra"] = json!(user.extra);
+        }
+        let namespace = if self.is_namespace() { self.name() } else { &self.target.namespace };
+        let mut request = json!({
+            "kind": kind(version), "resource": plural(version),
+            "requestKind": kind(self.version()), "requestResource": plural(self.version()),
+            "operation": self.operation, "userInfo": user_info, "dryRun": self.dry_run, "options": self.options(),
+        });
+        let texts = [
+            ("name", self.name()),
+            ("namespace", namespace),
+            ("subResource", self.subresource),
+            ("requestSubResource", self.subresource),
+        ];
+        for (field, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            request[field] = json!(text);
+        }
+        request
+    }
+
+    fn options(&self) -> Value {
+        let kind = match self.operation {
+            "CREATE" => "CreateOptions",
+            "UPDATE" if self.call.info.verb == "patch" => "PatchOptions",
+            "UPDATE" => "UpdateOptions",
+            _ => "DeleteOptions",
+        };
+        let mut options = json!({"apiVersion": "meta.k8s.io/v1", "kind": kind});
+        if self.dry_run {
+            options["dryRun"] = json!(["All"]);
+        }
+        for field in ["fieldManager", "fieldValidation", "propagationPolicy"] {
+            if let Some(text) = self.call.query.get(field) {
+                options[field] = json!(text);
+            }
+        }
+        options
+    }
+}

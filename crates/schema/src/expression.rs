@@ -1,0 +1,156 @@
+//! CEL expressions of admission policies: compiled once per policy, evaluated on every request that matches.
+//!
+//! The parser and Kubernetes' functions come from kube-cel. The walk is our own: rules of schemas (`crate::cel`) bound
+//! their work before it is done, by the size of what they see; a policy sees whole objects, namespaces and parameters,
+//! so that its work is counted while it is done, and stops at Kubernetes' limits. Values are looked at where they are
+//! and not copied, variables are evaluated when they are first used, and an authorizer answers as it is asked.
+//!
+//! Start reading at [`Expression::compile`] and [`Evaluation`].
+
+mod authorizer;
+mod calls;
+mod check;
+mod evaluate;
+mod library;
+mod loops;
+mod operators;
+mod patterns;
+#[cfg(test)]
+mod tests;
+mod types;
+mod value;
+
+use std::cell::Cell;
+
+use kube_cel::cel::parser::{Expression as Program, Parser};
+use serde_json::Value;
+
+pub use authorizer::{Asked, Authorize, Verdict};
+pub use evaluate::Evaluation;
+
+use crate::cel::{most_symbols_exceeded, with_room};
+
+const MOST_BYTES: usize = 64 << 10;
+/// What one expression may spend, in upstream's units: about one per step.
+const CALL_LIMIT: u64 = 1_000_000;
+/// What all expressions of one request may spend.
+const BUDGET: u64 = 10_000_000;
+
+/// Which names an expression may use besides those that all know: `object`, `oldObject`, `request`, `namespaceObject`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Names<'a> {
+    pub has_params: bool,
+    pub has_authorizer: bool,
+    /// The `variables` that come before it; `None` where there are none to use.
+    pub variables: Option<&'a [&'a str]>,
+    /// `Object{…}` and `JSONPatch{…}` can be made.
+    pub has_patches: bool,
+}
+
+/// What an expression must yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Bool,
+    String,
+    StringOrNull,
+    Anything,
+    /// `Object{…}`.
+    Object,
+    /// A list of `JSONPatch{…}`.
+    JsonPatch,
+}
+
+/// A compiled expression.
+#[derive(Debug)]
+pub struct Expression {
+    source: String,
+    program: Program,
+}
+
+impl Expression {
+    /// The error is worded as Kubernetes words it.
+    pub fn compile(source: &str, names: &Names<'_>, wants: Wants) -> Result<Self, String> {
+        if source.len() > MOST_BYTES {
+            return Err(format!("compilation failed: expression is longer than {MOST_BYTES} bytes"));
+        }
+        if let Some(most) = most_symbols_exceeded(source) {
+            return Err(format!("compilation failed: expression has more than {most} operators"));
+        }
+        let compile = || {
+            let parsed = Parser::new().enable_optional_syntax(true).parse(source);
+            let program = parsed.map_err(|err| format!("compilation failed: {err}"))?;
+            check::check(source, &program, names, wants)?;
+            Ok(Self { source: source.to_owned(), program })
+        };
+        with_room(compile).unwrap_or_else(|err| Err(format!("compilation failed: {err}")))
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+/// What expressions of a request may still spend together.
+#[derive(Debug)]
+pub struct Budget(Cell<u64>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(BUDGET))
+    }
+}
+
+/// What expressions see. What is not there is null to them.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub object: &'a Value,
+    pub old_object: &'a Value,
+    pub request: &'a Value,
+    pub params: &'a Value,
+    pub namespace: &'a Value,
+    pub authorizer: Option<&'a dyn Authorize>,
+}
+
+/// Why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    #[error("{0}")]
+    Failed(String),
+    #[error("operation cancelled: actual cost limit exceeded")]
+    CallTooExpensive,
+    #[error("validation failed due to running out of cost budget, no further validation rules will be run")]
+    OutOfBudget,
+}
+
+impl Fault {
+    fn failed(text: impl Into<String>) -> Self {
+        Self::Failed(text.into())
+    }
+
+    fn no_overload() -> Self {
+        Self::failed("no such overload")
+    }
+
+    fn no_such_key(key: impl std::fmt::Display) -> Self {
+        Self::Failed(format!("no such key: {key}"))
+    }
+
+    /// Errors of an operand can be outweighed by the other one (`true || error`); that the work is too much cannot.
+    fn is_final(&self) -> bool {
+        !matches!(self, Self::Failed(_))
+    }
+
+    /// The failure of `expression`, as it is told to whoever made the request.
+    pub fn of(&self, expression: &Expression) -> String {
+        let source = expression.source();
+        match self {
+            Self::Failed(why) => format!("expression '{source}' resulted in error: {why}"),
+            Self::CallTooExpensive => {
+                format!(
+                    "no further validation rules will be run due to call cost exceeds limit for expression: {source}"
+                )
+            }
+            Self::OutOfBudget => self.to_string(),
+        }
+    }
+}

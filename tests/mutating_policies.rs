@@ -1,0 +1,119 @@
+//! Mutating admission policies: what they make of what is written, and how bad ones are turned away.
+
+use croft_e2e::policy_objects::{MAPS, map, message, path, policy, post, rule, start, with};
+use serde_json::{Value, json};
+
+fn mutating(name: &str, mutations: Value) -> (Value, Value) {
+    let api_version = "admissionregistration.k8s.io/v1beta1";
+    let mut policy = policy(name, "");
+    policy["apiVersion"] = json!(api_version);
+    policy["kind"] = json!("MutatingAdmissionPolicy");
+    policy["spec"].as_object_mut().expect("a spec").remove("validations");
+    policy["spec"]["mutations"] = mutations;
+    let binding = json!({"apiVersion": api_version, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name}});
+    (policy, binding)
+}
+
+fn applied(expression: &str) -> Value {
+    json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}])
+}
+
+fn patched(expression: &str) -> Value {
+    json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutating_policies_change_what_is_stored() {
+    let (_server, client) = start().await;
+    for (mutations, wanted) in [
+        (json!([]), "spec.mutations: Required value"),
+        (applied("1"), "must evaluate to Object"),
+        (patched("object"), ""),
+        (patched("'a'"), "must evaluate to list(JSONPatch)"),
+        (json!([{"patchType": "Other"}]), "Unsupported value: \"Other\""),
+    ] {
+        let (policy, _) = mutating("bad", mutations);
+        let answer = client.post(&format!("{}?dryRun=All", path(&policy)), &policy).await.expect("an answer");
+        assert_eq!(answer.status == 201, wanted.is_empty(), "{}", answer.text());
+        assert!(message(&answer).contains(wanted), "{}", answer.text());
+    }
+
+    let (label, bound) = mutating(
+        "label",
+        applied(
+            "Object{metadata: Object.metadata{labels: {'by': request.userInfo.username}}, data: {'added': object.metadata.name}}",
+        ),
+    );
+    with(&client, &label, &bound, async || {
+        let made = post(&client, "one").await.ok().expect("created");
+        assert_eq!(made["data"], json!({"added": "one", "key": "value"}), "{made}");
+        assert!(made["metadata"]["labels"]["by"].is_string() && made["metadata"]["labels"]["name"] == "one", "{made}");
+    })
+    .await;
+
+    let (patch, bound) = mutating(
+        "patch",
+        patched(
+            "[JSONPatch{op: 'test', path: '/data/key', value: 'value'}, JSONPatch{op: 'add', \
+                  path: '/metadata/labels/' + jsonpatch.escapeKey('example.com/seen'), value: 'yes'}]",
+        ),
+    );
+    with(&client, &patch, &bound, async || {
+        let made = post(&client, "two").await.ok().expect("created");
+        assert_eq!(made["metadata"]["labels"]["example.com/seen"], "yes", "{made}");
+        // The test does not hold: nothing is done.
+        let other = map("three", json!({"key": "other"}));
+        let made = client.post(MAPS, &other).await.expect("an answer").ok().expect("created");
+        assert!(made["metadata"]["labels"]["example.com/seen"].is_null(), "{made}");
+    })
+    .await;
+
+    // Lists merge by their keys, defaults follow, and what is one value is left alone.
+    let (mut sidecar, bound) = mutating(
+        "sidecar",
+        applied(
+            "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [\
+                 Object.spec.template.spec.containers.item{name: 'side', image: 'side:1'}]}}}}",
+        ),
+    );
+    sidecar["spec"]["matchConstraints"]["resourceRules"] = json!([rule("deployments", "apps")]);
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {
+        "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "main", "image": "main:1"}]}}}});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    with(&client, &sidecar, &bound, async || {
+        let made = client.post(deployments, &deployment).await.expect("an answer").ok().expect("created");
+        let containers = made["spec"]["template"]["spec"]["containers"].as_array().expect("a list").clone();
+        assert_eq!(containers.len(), 2, "{made}");
+        assert!(containers.iter().all(|container| container["imagePullPolicy"].is_string()), "{made}");
+    })
+    .await;
+
+    // Two that build on each other: the first sees what the second has done if it wants to.
+    let count = "Object{data: {'seen': has(object.data.late) ? 'late' : 'early'}}";
+    let (mut first, first_bound) = mutating("a-first", applied(count));
+    first["spec"]["reinvocationPolicy"] = json!("IfNeeded");
+    let (second, second_bound) = mutating("b-second", applied("Object{data: {'late': 'yes'}}"));
+    with(&client, &first, &first_bound, async || {
+        with(&client, &second, &second_bound, async || {
+            let made = post(&client, "again").await.ok().expect("created");
+            assert_eq!(made["data"]["seen"], "late", "{made}");
+        })
+        .await;
+    })
+    .await;
+
+    let (failing, bound) = mutating("failing", applied("Object{data: {'a': object.nope}}"));
+    with(&client, &failing, &bound, async || {
+        let refused = post(&client, "x").await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        let words = "policy 'failing' with binding 'failing' denied request: expression";
+        assert!(
+            message(&refused).starts_with(words) && message(&refused).ends_with("no such key: nope"),
+            "{}",
+            refused.text()
+        );
+    })
+    .await;
+}
