@@ -25,7 +25,7 @@ use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, serve, web_tls};
+use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
 
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
@@ -340,6 +340,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
 }
 
 fn own_host_name() -> Option<String> {
+    tasks.spawn(sealing::settle(Arc::clone(server)));
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
 }
 

@@ -79,6 +79,8 @@ etcd-certfile: /cert
 etcd-keyfile: /key
 etcd-username: root
 etcd-password-file: /pw
+encrypt-resources: [secrets, configmaps]
+encryption-key-file: /keys
 kubeconfig-link: /etc/there.yaml
 admin-password-file: /admin
 first-image: /first.qcow2
@@ -106,6 +108,7 @@ log-format: json
         assert_eq!(options.kubeconfig_link.as_deref(), Some(Path::new("/etc/there.yaml")));
         assert_eq!((options.audit_log_path.as_deref(), options.audit_log_maxage), (Some("-"), Some(3)));
         assert_eq!(options.etcd_password_file.as_deref(), Some(Path::new("/pw")));
+        assert_eq!(options.encrypt_resources, ["secrets", "configmaps"]);
     }
 
     #[test]

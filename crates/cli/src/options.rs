@@ -53,6 +53,14 @@ pub(crate) struct ServerOptions {
     /// A file with that user's password
     #[arg(long, env = "CROFT_ETCD_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) etcd_password_file: Option<PathBuf>,
+    /// Kinds whose objects are encrypted in the store, such as secrets,configmaps or settings.harvesterhci.io, or "none"
+    /// [default: secrets]
+    #[arg(long, env = "CROFT_ENCRYPT_RESOURCES", value_name = "KIND", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) encrypt_resources: Vec<String>,
+    /// Where the keys are that they are encrypted with; made at the first start [default: encryption.key in the data directory]
+    #[arg(long, env = "CROFT_ENCRYPTION_KEY_FILE", value_name = "FILE")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
     /// Link the admin's kubeconfig to this place too [default: /etc/rancher/rke2/rke2.yaml with the default data directory]
     #[arg(long, env = "CROFT_KUBECONFIG_LINK", value_name = "FILE")]
     pub(crate) kubeconfig_link: Option<PathBuf>,
@@ -136,6 +144,8 @@ impl ServerOptions {
     }
 }
 
+            encrypt_resources: list(self.encrypt_resources, others.encrypt_resources),
+            encryption_key_file: self.encryption_key_file.or(others.encryption_key_file),
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StoreKind {

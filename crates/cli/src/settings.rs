@@ -8,6 +8,7 @@ use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
 use croft_apiserver::{AuditLog, AuditSink};
 use croft_pki::Secret;
+use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
 use crate::{config_file, kubeconfig_link, node_name, run_dir};
@@ -15,6 +16,7 @@ use crate::{config_file, kubeconfig_link, node_name, run_dir};
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
 const AUDIT_LOG: &str = "audit/audit.log";
+const ENCRYPTION_KEY: &str = "encryption.key";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
@@ -29,6 +31,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     pub tls_san: Vec<String>,
     pub store: StoreSettings,
+    pub encryption: SealOptions,
     pub kubeconfig_link: Option<PathBuf>,
     pub admin_password: Option<Secret>,
     /// What to make the first machine of.
@@ -96,6 +99,7 @@ impl Settings {
         Ok(Self {
             listen: listen(&options.listen),
             store: store(&options)?,
+            encryption: encryption(&options, &data_dir)?,
             admin_password: options
                 .admin_password_file
                 .as_deref()
@@ -152,6 +156,19 @@ fn audit(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<AuditLog> {
         max_backups: options.audit_log_maxbackup.unwrap_or(8) as usize,
         max_age: Duration::from_hours(24) * options.audit_log_maxage.unwrap_or(30),
     })
+}
+
+fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
+    let key_file = options.encryption_key_file.clone().unwrap_or_else(|| data_dir.join(ENCRYPTION_KEY));
+    let asked: Vec<&str> = options.encrypt_resources.iter().map(String::as_str).collect();
+    let kinds = match asked[..] {
+        [] => vec!["secrets"],
+        ["none"] => Vec::new(),
+        _ => asked,
+    };
+    let prefixes: Result<Vec<String>, String> = kinds.into_iter().map(croft_apiserver::storage_prefix).collect();
+    let prefixes = prefixes.map_err(|why| anyhow::anyhow!("--encrypt-resources: {why}"))?;
+    Ok(SealOptions { key_file, prefixes })
 }
 
 fn checked_node_name(name: &str) -> anyhow::Result<String> {
@@ -306,6 +323,21 @@ mod tests {
         let args = ["--audit-log-maxsize=1", "--audit-log-maxbackup=0", "--audit-log-maxage=0"];
         let audit = resolve(&args).unwrap().audit;
         assert_eq!((audit.max_bytes, audit.max_backups, audit.max_age), (1 << 20, 0, Duration::ZERO));
+    }
+
+    #[test]
+    fn secrets_are_encrypted_unless_it_is_said() {
+        let of = |args: &[&str]| resolve(args).unwrap().encryption;
+        let default = of(&["--data-dir=/d"]);
+        assert_eq!(
+            (default.key_file, default.prefixes),
+            ("/d/encryption.key".into(), vec!["registry/core/secrets/".into()])
+        );
+        let chosen = of(&["--encrypt-resources=secrets,settings.harvesterhci.io", "--encryption-key-file=/k"]);
+        assert_eq!((chosen.key_file, chosen.prefixes.len()), ("/k".into(), 2));
+        assert_eq!(of(&["--encrypt-resources=none"]).prefixes, Vec::<String>::new());
+        let error = resolve(&["--encrypt-resources=secret"]).unwrap_err().to_string();
+        assert!(error.starts_with("--encrypt-resources: there is no kind \"secret\""), "{error}");
     }
 
     #[test]
