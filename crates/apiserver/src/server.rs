@@ -262,8 +262,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let metrics = Metrics::new();
-    let audit = Audit::open(config.audit, metrics.audit()).map_err(StartError::Audit)?;
-    let tasks = TaskTracker::new();
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let (audit, sending) = Audit::open(config.audit, metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
+    if let Some(sending) = sending {
+        tasks.spawn(sending);
+    }
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
@@ -284,7 +287,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         address: ArcSwap::default(),
         listens_everywhere: AtomicBool::new(false),
         failure: watch::Sender::default(),
-        stop: CancellationToken::new(),
+        stop,
         tasks: tasks.clone(),
         cache,
         ca,
@@ -337,10 +340,10 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     });
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
+    tasks.spawn(sealing::settle(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {
-    tasks.spawn(sealing::settle(Arc::clone(server)));
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
 }
 

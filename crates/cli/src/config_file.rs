@@ -94,6 +94,12 @@ audit-log-path: '-'
 audit-log-maxsize: 1
 audit-log-maxbackup: 2
 audit-log-maxage: 3
+audit-policy-file: /policy
+audit-webhook-config-file: /webhook
+audit-webhook-batch-max-size: 4
+audit-webhook-batch-max-wait: 5s
+audit-webhook-batch-buffer-size: 6
+audit-webhook-initial-backoff: 7s
 log-format: json
 ";
         let options = parse(yaml).unwrap();
@@ -102,13 +108,13 @@ log-format: json
         }
         assert_eq!(options.listen.len(), 2);
         assert_eq!(options.etcd_endpoints, ["https://a:2379"]);
+        assert_eq!(options.encrypt_resources, ["secrets", "configmaps"]);
         assert_eq!(options.tls_san, ["croft.example"]);
         assert_eq!(options.store, Some(StoreKind::Etcd));
         assert_eq!(options.log_format, Some(LogFormat::Json));
         assert_eq!(options.kubeconfig_link.as_deref(), Some(Path::new("/etc/there.yaml")));
         assert_eq!((options.audit_log_path.as_deref(), options.audit_log_maxage), (Some("-"), Some(3)));
         assert_eq!(options.etcd_password_file.as_deref(), Some(Path::new("/pw")));
-        assert_eq!(options.encrypt_resources, ["secrets", "configmaps"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use clap_complete::Shell;
 mod agent;
 mod api;
 mod audit;
+mod audit_settings;
 mod backup;
 mod client;
 mod config_file;
@@ -46,8 +47,8 @@ mod progress;
 mod ready;
 mod recent_log;
 mod run_dir;
-pub mod server;
 mod secrets;
+pub mod server;
 pub mod settings;
 mod size;
 mod snapshot;
@@ -91,9 +92,9 @@ enum Command {
     Backup(Box<backup::BackupArgs>),
     /// The state of the cluster itself: its objects, keys and certificates
     State(Box<state::StateArgs>),
-    /// Nodes
     /// The keys that Secrets are encrypted with in the store
     Secrets(secrets::SecretsArgs),
+    /// Nodes
     Node(node::NodeArgs),
     /// Who did what: the newest of the audit log
     Audit(audit::AuditArgs),
@@ -176,8 +177,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Snapshot(args) => api::block_on(snapshot::run(args))?,
         Command::Backup(args) => api::block_on(backup::run(&args))?,
         Command::State(args) => api::block_on(state::run(*args))?,
-        Command::Node(args) => api::block_on(node::run(args))?,
         Command::Secrets(args) => api::block_on(secrets::run(args))?,
+        Command::Node(args) => api::block_on(node::run(args))?,
         Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
