@@ -137,6 +137,10 @@ async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiE
             }
             continue;
         }
+        if server.cache.collection(target.storage_key()).unreadable(&target.id()).is_some() {
+            tracing::warn!(object = target.id(), "an object that every server has cannot be read, and is left alone");
+            continue;
+        }
         let call = Call::internal(server, &target);
         let object = prepared(&call, &target, wanted.object.clone(), &options(), Tracking::Needed).await?;
         // A kind with a status subresource leaves it out when it is created.
@@ -215,7 +219,12 @@ fn reported(old: &Value, wanted: &Value) -> Value {
 /// The local user that a fresh install is opened with. Only the hash of the password is kept.
 async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Option<Secret>, ApiError> {
     server.cache.fresh().await?;
-    let exists = server.cache.collection("core/secrets").get(&format!("kube-system/user-{ADMIN}")).is_some();
+    let (secrets, id) = (server.cache.collection("core/secrets"), format!("kube-system/user-{ADMIN}"));
+    if secrets.unreadable(&id).is_some() {
+        tracing::warn!("the admin's password cannot be read; the kubeconfig in the data directory works without it");
+        return Ok(None);
+    }
+    let exists = secrets.get(&id).is_some();
     let (secret, generated) = match given {
         Some(given) => (given, false),
         None if exists => return Ok(None),

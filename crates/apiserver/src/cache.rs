@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 mod collection;
 mod object;
 
-pub(crate) use collection::{Change, Collection, Cursor};
+pub(crate) use collection::{Change, Collection, Cursor, Unreadable};
 pub(crate) use object::Object;
 
 /// Every key of the API starts with this.
@@ -263,7 +263,7 @@ pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
 }
 
 /// `registry/core/pods/ns/name` → (`core/pods`, `ns/name`).
-fn split_key(key: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_key(key: &str) -> Option<(&str, &str)> {
     let rest = key.strip_prefix(ROOT)?;
     let group_end = rest.find('/')?;
     let plural_end = group_end + 1 + rest[group_end + 1..].find('/')?;

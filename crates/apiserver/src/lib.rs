@@ -43,6 +43,7 @@ mod prepare;
 mod quota_turns;
 mod request;
 mod rest;
+mod sealing;
 mod serve;
 mod server;
 mod services;
@@ -60,6 +61,7 @@ mod websocket;
 mod write;
 
 pub use answer::{Body, BoxError};
-pub use audit::{AuditLog, AuditSink};
+pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
 pub use local::LocalService;
+pub use sealing::storage_prefix;
 pub use server::{Config, Listen, Running, StartError, Website, start};

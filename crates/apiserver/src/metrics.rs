@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::audit::Counters;
+use crate::audit::{Counters, Lost};
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
@@ -119,7 +119,9 @@ impl Metrics {
         let errors = Family::<PluginLabels, Counter>::default();
         registry.register("apiserver_audit_event", "Audit events that were to be written", events.clone());
         registry.register("apiserver_audit_error", "Audit events that were lost", errors.clone());
-        let audit = Counters { events, errors: errors.get_or_create_owned(&PluginLabels { plugin: "log" }) };
+        let plugin = |plugin| errors.get_or_create_owned(&PluginLabels { plugin });
+        let lost = Lost { buffered: plugin("buffered"), webhook: plugin("webhook") };
+        let audit = Counters { events, errors: plugin("log"), lost };
         let (validating_policies, mutating_policies) = (Family::default(), Family::default());
         registry.register(
             "apiserver_validating_admission_policy_check",

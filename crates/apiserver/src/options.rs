@@ -117,6 +117,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) propagation: Option<Propagation>,
     pub(crate) precondition_uid: Option<String>,
     pub(crate) precondition_resource_version: Option<String>,
+    /// Delete it even if it cannot be read, whatever depends on it.
+    pub(crate) ignores_read_errors: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -127,6 +129,8 @@ struct RawDeleteOptions {
     orphan_dependents: Option<bool>,
     propagation_policy: Option<String>,
     preconditions: Option<RawPreconditions>,
+    #[serde(rename = "ignoreStoreReadErrorWithClusterBreakingPotential")]
+    ignore_store_read_error: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
@@ -172,6 +176,7 @@ impl DeleteOptions {
             propagation,
             precondition_uid: preconditions.uid,
             precondition_resource_version: preconditions.resource_version,
+            ignores_read_errors: raw.ignore_store_read_error.unwrap_or_default(),
         })
     }
 
@@ -187,6 +192,7 @@ impl DeleteOptions {
             orphan_dependents: query.get("orphanDependents").map(|_| query.flag("orphanDependents")),
             propagation_policy: query.get("propagationPolicy").filter(|p| !p.is_empty()).map(str::to_owned),
             preconditions: None,
+            ignore_store_read_error: Some(query.flag("ignoreStoreReadErrorWithClusterBreakingPotential")),
         })
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::audit::page as audit;
 use crate::call::Call;
-use crate::{crd, discovery, metrics, negotiate, openapi, state};
+use crate::{crd, discovery, metrics, negotiate, openapi, sealing, state};
 
 /// The Kubernetes version whose behaviour this server follows.
 const KUBERNETES_MAJOR: &str = "1";
@@ -25,6 +25,9 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     let path = call.info.path.as_str();
     if let Some(check) = ["/healthz", "/livez", "/readyz"].iter().find(|p| is_below(path, p)) {
         return health(call, check, path).await;
+    }
+    if is_below(path, sealing::PATH) {
+        return sealing::answer(call).await;
     }
     if !matches!(call.info.verb, "get" | "head") {
         return Err(ApiError::new(
@@ -39,7 +42,10 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
         "/version" | "/version/" => return Ok(answer::json(200, &version())),
         "/metrics" => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            let text = call.server.metrics.render(&metrics::machines::tell(&call.server.cache));
+            let text = call
+                .server
+                .metrics
+                .render(&(metrics::machines::tell(&call.server.cache) + &sealing::tell(&call.server)));
             return Ok(answer::bytes(200, content_type, text));
         }
         "/.well-known/openid-configuration" => {
@@ -121,6 +127,7 @@ fn index(call: &Call) -> Value {
     }
     let others = [
         audit::PATH,
+        sealing::PATH,
         state::PATH,
         "/healthz",
         "/livez",

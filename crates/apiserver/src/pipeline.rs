@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use croft_meta::{ApiError, names};
 use http::Request;
-use http::header::WWW_AUTHENTICATE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http_body::Body as _;
 use parking_lot::Mutex;
@@ -220,6 +220,8 @@ async fn answer_request(
         server.large_bodies.acquire().await.ok()
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    trail.sent(&body, content_type.unwrap_or_default());
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
     let result = if call.info.is_resource {

@@ -28,7 +28,7 @@ use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, serve, web_tls};
+use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
 
 /// More requests than this at a time are told to come back; watches do not count.
 const MAX_IN_FLIGHT: usize = 600;
@@ -268,8 +268,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     crd::default_old_objects(&cache, &catalog);
     let mut metrics = Metrics::new();
     let webhooks = Webhooks::new(&cache, metrics.webhooks());
-    let audit = Audit::open(config.audit, metrics.audit()).map_err(StartError::Audit)?;
-    let tasks = TaskTracker::new();
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let (audit, sending) = Audit::open(config.audit, metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
+    if let Some(sending) = sending {
+        tasks.spawn(sending);
+    }
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
@@ -292,7 +295,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         address: ArcSwap::default(),
         listens_everywhere: AtomicBool::new(false),
         failure: watch::Sender::default(),
-        stop: CancellationToken::new(),
+        stop,
         tasks: tasks.clone(),
         cache,
         ca,
@@ -346,6 +349,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
     tasks.spawn(quota::status::follow(Arc::clone(server)));
+    tasks.spawn(sealing::settle(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {

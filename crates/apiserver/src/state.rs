@@ -1,7 +1,8 @@
 //! `GET /croft/v1/state`: everything that this server knows, at one moment, as one file.
 //!
 //! All objects but Events, which would be forgotten within the hour, and the keys and certificates of `pki/`. It has every
-//! secret of the cluster, so that only those may have it who may do anything: the path is in no role but `cluster-admin`.
+//! secret of the cluster, opened, so that it can be brought back without the keys of this machine: only those may have it who
+//! may do anything. The path is in no role but `cluster-admin`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,6 +92,11 @@ impl Saving {
 
 fn add(mut writer: Writer, records: &[Record]) -> Result<Writer, croft_store::saved::SavedError> {
     for record in records.iter().filter(|record| !record.key.starts_with(EVENTS)) {
+        // As it would be in a list: what cannot be read cannot be brought back either.
+        if let Some(why) = croft_store::sealed::unreadable(&record.value) {
+            tracing::warn!(key = record.key, error = why, "a value that cannot be read is not in the saved state");
+            continue;
+        }
         writer.record(record)?;
     }
     Ok(writer)

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::cache::{self, Object, store_error};
 use crate::call::Target;
 use crate::encoding;
+use crate::sealing;
 use crate::server::ApiServer;
 
 /// What a writer wants done.
@@ -91,6 +92,11 @@ impl ApiServer {
         let mut is_fresh = false;
         for _ in 0..MAX_TRIES {
             let current = collection.get(&id);
+            if current.is_none()
+                && let Some(lost) = collection.unreadable(&id)
+            {
+                return Err(sealing::cannot_be_read(target, &lost));
+            }
             let old = current.as_deref().map(|o| in_version(o, target));
             let decision = decide(old.as_ref());
             if !is_fresh && matches!(decision, Err(_) | Ok(Decision::Keep)) {

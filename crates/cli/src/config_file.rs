@@ -79,6 +79,8 @@ etcd-certfile: /cert
 etcd-keyfile: /key
 etcd-username: root
 etcd-password-file: /pw
+encrypt-resources: [secrets, configmaps]
+encryption-key-file: /keys
 kubeconfig-link: /etc/there.yaml
 admin-password-file: /admin
 first-image: /first.qcow2
@@ -92,6 +94,12 @@ audit-log-path: '-'
 audit-log-maxsize: 1
 audit-log-maxbackup: 2
 audit-log-maxage: 3
+audit-policy-file: /policy
+audit-webhook-config-file: /webhook
+audit-webhook-batch-max-size: 4
+audit-webhook-batch-max-wait: 5s
+audit-webhook-batch-buffer-size: 6
+audit-webhook-initial-backoff: 7s
 log-format: json
 ";
         let options = parse(yaml).unwrap();
@@ -100,6 +108,7 @@ log-format: json
         }
         assert_eq!(options.listen.len(), 2);
         assert_eq!(options.etcd_endpoints, ["https://a:2379"]);
+        assert_eq!(options.encrypt_resources, ["secrets", "configmaps"]);
         assert_eq!(options.tls_san, ["croft.example"]);
         assert_eq!(options.store, Some(StoreKind::Etcd));
         assert_eq!(options.log_format, Some(LogFormat::Json));

@@ -7,7 +7,7 @@
 //! - [`token`] and [`kubeconfig`] ask a running server through its API, with the admin's kubeconfig of the data
 //!   directory ([`api`]).
 //!
-//! - [`vm`], [`image`], [`volume`], [`snapshot`], [`backup`], [`node`], [`audit`], [`support_bundle`] and [`demo`] use the public API with any
+//! - [`vm`], [`image`], [`volume`], [`snapshot`], [`backup`], [`secrets`], [`node`], [`audit`], [`support_bundle`] and [`demo`] use the public API with any
 //!   kubeconfig ([`client`]), and print tables or documents ([`output`]).
 //!
 //! Standard output carries what was asked for, and nothing else; logs and complaints go to standard error.
@@ -23,6 +23,7 @@ use clap_complete::Shell;
 mod agent;
 mod api;
 mod audit;
+mod audit_settings;
 mod backup;
 mod client;
 mod config_file;
@@ -46,6 +47,7 @@ mod progress;
 mod ready;
 mod recent_log;
 mod run_dir;
+mod secrets;
 pub mod server;
 pub mod settings;
 mod size;
@@ -90,6 +92,8 @@ enum Command {
     Backup(Box<backup::BackupArgs>),
     /// The state of the cluster itself: its objects, keys and certificates
     State(Box<state::StateArgs>),
+    /// The keys that Secrets are encrypted with in the store
+    Secrets(secrets::SecretsArgs),
     /// Nodes
     Node(node::NodeArgs),
     /// Who did what: the newest of the audit log
@@ -173,6 +177,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Snapshot(args) => api::block_on(snapshot::run(args))?,
         Command::Backup(args) => api::block_on(backup::run(&args))?,
         Command::State(args) => api::block_on(state::run(*args))?,
+        Command::Secrets(args) => api::block_on(secrets::run(args))?,
         Command::Node(args) => api::block_on(node::run(args))?,
         Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,

@@ -53,6 +53,14 @@ pub(crate) struct ServerOptions {
     /// A file with that user's password
     #[arg(long, env = "CROFT_ETCD_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) etcd_password_file: Option<PathBuf>,
+    /// Kinds whose objects are encrypted in the store, such as secrets,configmaps or settings.harvesterhci.io, or "none"
+    /// [default: secrets]
+    #[arg(long, env = "CROFT_ENCRYPT_RESOURCES", value_name = "KIND", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) encrypt_resources: Vec<String>,
+    /// Where the keys are that they are encrypted with; made at the first start [default: encryption.key in the data directory]
+    #[arg(long, env = "CROFT_ENCRYPTION_KEY_FILE", value_name = "FILE")]
+    pub(crate) encryption_key_file: Option<PathBuf>,
     /// Link the admin's kubeconfig to this place too [default: /etc/rancher/rke2/rke2.yaml with the default data directory]
     #[arg(long, env = "CROFT_KUBECONFIG_LINK", value_name = "FILE")]
     pub(crate) kubeconfig_link: Option<PathBuf>,
@@ -96,6 +104,24 @@ pub(crate) struct ServerOptions {
     /// Days to keep rotated audit logs for; 0 for ever [default: 30]
     #[arg(long, env = "CROFT_AUDIT_LOG_MAXAGE", value_name = "DAYS")]
     pub(crate) audit_log_maxage: Option<u32>,
+    /// A policy of audit.k8s.io/v1 that says what is written down [default: what changes something, without what was sent]
+    #[arg(long, env = "CROFT_AUDIT_POLICY_FILE", value_name = "FILE")]
+    pub(crate) audit_policy_file: Option<PathBuf>,
+    /// A kubeconfig that says where audit events are sent as well
+    #[arg(long, env = "CROFT_AUDIT_WEBHOOK_CONFIG_FILE", value_name = "FILE")]
+    pub(crate) audit_webhook_config_file: Option<PathBuf>,
+    /// Audit events that are sent together [default: 400]
+    #[arg(long, env = "CROFT_AUDIT_WEBHOOK_BATCH_MAX_SIZE", value_name = "COUNT")]
+    pub(crate) audit_webhook_batch_max_size: Option<u32>,
+    /// How long an audit event waits for others to be sent with [default: 30s]
+    #[arg(long, env = "CROFT_AUDIT_WEBHOOK_BATCH_MAX_WAIT", value_name = "DURATION")]
+    pub(crate) audit_webhook_batch_max_wait: Option<String>,
+    /// Audit events that may wait to be sent; more are lost [default: 10000]
+    #[arg(long, env = "CROFT_AUDIT_WEBHOOK_BATCH_BUFFER_SIZE", value_name = "COUNT")]
+    pub(crate) audit_webhook_batch_buffer_size: Option<u32>,
+    /// How long to wait before audit events are sent again that could not be sent; longer each time [default: 10s]
+    #[arg(long, env = "CROFT_AUDIT_WEBHOOK_INITIAL_BACKOFF", value_name = "DURATION")]
+    pub(crate) audit_webhook_initial_backoff: Option<String>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -118,6 +144,8 @@ impl ServerOptions {
             etcd_keyfile: self.etcd_keyfile.or(others.etcd_keyfile),
             etcd_username: self.etcd_username.or(others.etcd_username),
             etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
+            encrypt_resources: list(self.encrypt_resources, others.encrypt_resources),
+            encryption_key_file: self.encryption_key_file.or(others.encryption_key_file),
             kubeconfig_link: self.kubeconfig_link.or(others.kubeconfig_link),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
             first_image: self.first_image.or(others.first_image),
@@ -131,6 +159,14 @@ impl ServerOptions {
             audit_log_maxsize: self.audit_log_maxsize.or(others.audit_log_maxsize),
             audit_log_maxbackup: self.audit_log_maxbackup.or(others.audit_log_maxbackup),
             audit_log_maxage: self.audit_log_maxage.or(others.audit_log_maxage),
+            audit_policy_file: self.audit_policy_file.or(others.audit_policy_file),
+            audit_webhook_config_file: self.audit_webhook_config_file.or(others.audit_webhook_config_file),
+            audit_webhook_batch_max_size: self.audit_webhook_batch_max_size.or(others.audit_webhook_batch_max_size),
+            audit_webhook_batch_max_wait: self.audit_webhook_batch_max_wait.or(others.audit_webhook_batch_max_wait),
+            audit_webhook_batch_buffer_size: self
+                .audit_webhook_batch_buffer_size
+                .or(others.audit_webhook_batch_buffer_size),
+            audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
             log_format: self.log_format.or(others.log_format),
         }
     }

@@ -48,6 +48,7 @@ impl fmt::Debug for Running {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
+    leave_no_core();
     let log = RecentLog::default();
     let filter = logging::start(settings.log_format, &log).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -68,7 +69,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
     let config = croft_apiserver::Config {
         data_dir: settings.data_dir.clone(),
         listen: listen.map(|l| croft_apiserver::Listen { addr: l.address, is_required: l.required }).collect(),
-        store: store::open(&settings.store, &settings.data_dir).await?,
+        store: store::open(&settings.store, &settings.encryption, &settings.data_dir).await?,
         extra_names: settings.tls_san.clone(),
         admin_password: settings.admin_password.clone(),
         website: Some(croft_web::answer),
@@ -147,6 +148,15 @@ async fn run_until_signal(
     }
     info!("stopped");
     failure.map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+/// The memory of this process has keys, passwords and all Secrets in it: a dump of it must not end up in a file, and other
+/// processes of the same user must not look into it. Programs that it starts may be dumped by their own rules again.
+fn leave_no_core() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+    // Where the system does not allow it there is nothing else to do about it.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
 /// Readable by its owner only: it holds keys.

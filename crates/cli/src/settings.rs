@@ -1,20 +1,20 @@
 //! What the server is to do, once flags, environment, file and defaults have been put together and checked.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::{AuditLog, AuditSink};
+use croft_apiserver::AuditLog;
 use croft_pki::Secret;
+use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{config_file, kubeconfig_link, node_name, run_dir};
+use crate::{audit_settings, config_file, kubeconfig_link, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
-const AUDIT_LOG: &str = "audit/audit.log";
+const ENCRYPTION_KEY: &str = "encryption.key";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
@@ -29,6 +29,7 @@ pub struct Settings {
     pub listen: Vec<Listen>,
     pub tls_san: Vec<String>,
     pub store: StoreSettings,
+    pub encryption: SealOptions,
     pub kubeconfig_link: Option<PathBuf>,
     pub admin_password: Option<Secret>,
     /// What to make the first machine of.
@@ -96,13 +97,14 @@ impl Settings {
         Ok(Self {
             listen: listen(&options.listen),
             store: store(&options)?,
+            encryption: encryption(&options, &data_dir)?,
             admin_password: options
                 .admin_password_file
                 .as_deref()
                 .map(|path| password(path, "--admin-password-file"))
                 .transpose()?,
             node: node(&options, &data_dir)?,
-            audit: audit(&options, &data_dir)?,
+            audit: audit_settings::resolve(&options, &data_dir)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -135,23 +137,17 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
 }
 
-fn audit(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<AuditLog> {
-    let to = match options.audit_log_path.as_deref() {
-        None => AuditSink::File(data_dir.join(AUDIT_LOG)),
-        Some("" | "off") => AuditSink::Off,
-        Some("-") => AuditSink::StandardOutput,
-        Some(path) => AuditSink::File(path.into()),
+fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
+    let key_file = options.encryption_key_file.clone().unwrap_or_else(|| data_dir.join(ENCRYPTION_KEY));
+    let asked: Vec<&str> = options.encrypt_resources.iter().map(String::as_str).collect();
+    let kinds = match asked[..] {
+        [] => vec!["secrets"],
+        ["none"] => Vec::new(),
+        _ => asked,
     };
-    let size = options.audit_log_maxsize.unwrap_or(64);
-    if size == 0 {
-        bail!("--audit-log-maxsize: 0 MiB have room for nothing; say --audit-log-path=off to keep no audit log");
-    }
-    Ok(AuditLog {
-        to,
-        max_bytes: u64::from(size) << 20,
-        max_backups: options.audit_log_maxbackup.unwrap_or(8) as usize,
-        max_age: Duration::from_hours(24) * options.audit_log_maxage.unwrap_or(30),
-    })
+    let prefixes: Result<Vec<String>, String> = kinds.into_iter().map(croft_apiserver::storage_prefix).collect();
+    let prefixes = prefixes.map_err(|why| anyhow::anyhow!("--encrypt-resources: {why}"))?;
+    Ok(SealOptions { key_file, prefixes })
 }
 
 fn checked_node_name(name: &str) -> anyhow::Result<String> {
@@ -291,21 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn the_audit_log_is_where_it_was_asked_for() {
-        for (args, expected) in [
-            (&["--data-dir=/d"][..], AuditSink::File("/d/audit/audit.log".into())),
-            (&["--audit-log-path=/var/log/croft.log"], AuditSink::File("/var/log/croft.log".into())),
-            (&["--audit-log-path=-"], AuditSink::StandardOutput),
-            (&["--audit-log-path=off"], AuditSink::Off),
-            (&["--audit-log-path="], AuditSink::Off),
-        ] {
-            let audit = resolve(args).unwrap().audit;
-            assert_eq!(audit.to, expected, "{args:?}");
-            assert_eq!((audit.max_bytes, audit.max_backups, audit.max_age.as_secs()), (64 << 20, 8, 30 * 86_400));
-        }
-        let args = ["--audit-log-maxsize=1", "--audit-log-maxbackup=0", "--audit-log-maxage=0"];
-        let audit = resolve(&args).unwrap().audit;
-        assert_eq!((audit.max_bytes, audit.max_backups, audit.max_age), (1 << 20, 0, Duration::ZERO));
+    fn secrets_are_encrypted_unless_it_is_said() {
+        let of = |args: &[&str]| resolve(args).unwrap().encryption;
+        let default = of(&["--data-dir=/d"]);
+        assert_eq!(
+            (default.key_file, default.prefixes),
+            ("/d/encryption.key".into(), vec!["registry/core/secrets/".into()])
+        );
+        let chosen = of(&["--encrypt-resources=secrets,settings.harvesterhci.io", "--encryption-key-file=/k"]);
+        assert_eq!((chosen.key_file, chosen.prefixes.len()), ("/k".into(), 2));
+        assert_eq!(of(&["--encrypt-resources=none"]).prefixes, Vec::<String>::new());
+        let error = resolve(&["--encrypt-resources=secret"]).unwrap_err().to_string();
+        assert!(error.starts_with("--encrypt-resources: there is no kind \"secret\""), "{error}");
     }
 
     #[test]
@@ -368,7 +361,6 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
-            (&["--audit-log-maxsize=0"], "0 MiB have room for nothing"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
             (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),
             (&["--vm-subnet=10.0.0.1"], "is not a subnet, such as"),

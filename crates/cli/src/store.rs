@@ -4,11 +4,32 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use croft_meta::time::format_seconds;
+use croft_store::sealed::{SealOptions, Sealed};
 use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
+use jiff::Timestamp;
 
 use crate::settings::{EtcdSettings, StoreSettings};
 
-pub(crate) async fn open(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
+/// With what is secret encrypted on its way in, and opened on its way out.
+pub(crate) async fn open(
+    settings: &StoreSettings,
+    encryption: &SealOptions,
+    data_dir: &Path,
+) -> anyhow::Result<Arc<dyn Store>> {
+    let engine = open_engine(settings, data_dir).await?;
+    let opened = Sealed::open(Arc::clone(&engine), encryption.clone(), &format_seconds(Timestamp::now())).await;
+    match opened {
+        Ok(store) => Ok(store),
+        Err(error) => {
+            // The error is what counts; the engine lets go of its files in any case.
+            let _ = engine.close().await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn open_engine(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
     match settings {
         StoreSettings::Embedded => {
             let dir = data_dir.join("store");
@@ -43,6 +64,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    async fn open(settings: &StoreSettings, dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
+        let prefixes = vec!["registry/core/secrets/".to_owned()];
+        super::open(settings, &SealOptions { key_file: dir.join("key"), prefixes }, dir).await
+    }
 
     #[tokio::test]
     async fn embedded_store_is_in_the_data_directory_and_for_one_process() {

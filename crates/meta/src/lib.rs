@@ -13,6 +13,7 @@ pub mod json;
 pub mod names;
 pub mod object;
 pub mod quantity;
+pub mod redact;
 pub mod revision;
 pub mod selector;
 pub mod status;

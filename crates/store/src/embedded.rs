@@ -3,7 +3,7 @@
 //! - [`writer`]: the one thread that writes, many transactions per flush to the disk
 //! - [`watch`]: history from the file, then live changes, without a gap or a repeat
 //! - [`read`]: reads on blocking threads, each in one snapshot
-//! - [`compaction`]: forgetting in small steps; [`checkpoint`]: emptying the write-ahead log beside the writer
+//! - [`compaction`]: forgetting in small steps, and at times for good; [`checkpoint`]: emptying the write-ahead log beside the writer
 //! - [`restore`]: a new directory from what was saved elsewhere
 //! - [`health`]: from writable to read-only, and back when a full disk has room again
 //!
@@ -27,7 +27,7 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -86,6 +86,8 @@ struct Shared {
     health: Health,
     counters: Counters,
     compacted: AtomicU64,
+    /// What was forgotten is to be overwritten as well.
+    scrub: AtomicBool,
 }
 
 impl Shared {
@@ -133,6 +135,7 @@ impl Embedded {
             health: Health::new(path.clone()),
             counters: Counters::default(),
             compacted: AtomicU64::new(compacted.0),
+            scrub: AtomicBool::new(false),
             path,
         });
         let writer = Writer {
@@ -232,6 +235,13 @@ impl Store for Embedded {
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
         async move { self.shared.queue.run(Command::Compact(revision), 0).await.map(drop) }.boxed()
+    }
+
+    fn scrub(&self) -> BoxFuture<'_, Result<()>> {
+        self.shared.scrub.store(true, Ordering::Release);
+        // Forgets nothing more, and has the writer look.
+        let compacted = self.shared.compacted();
+        async move { self.shared.queue.run(Command::Compact(compacted), 0).await.map(drop) }.boxed()
     }
 
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {

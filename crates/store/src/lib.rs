@@ -9,22 +9,25 @@
 //! - A watch from revision N delivers every change after N, in order, once.
 //! - Revisions never go back, whatever dies.
 //!
-//! [`saved`] is a whole store in one file, for the day when the machine is gone.
+//! [`saved`] is a whole store in one file, for the day when the machine is gone. [`sealed`] is either engine with some of its
+//! values encrypted.
 //!
 //! Only the API server uses this crate; everyone else talks to the API server.
 
 pub mod embedded;
 pub mod etcd;
 pub mod saved;
+pub mod sealed;
 mod stats;
 mod txn;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use croft_meta::Revision;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use futures::stream::BoxStream;
 
 pub use embedded::{Embedded, EmbeddedOptions, Restoring, Retention};
@@ -174,6 +177,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
     /// Flushes and closes; later calls fail with [`Error::Unavailable`].
     fn close(&self) -> BoxFuture<'_, Result<()>>;
+    /// Overwrites what [`Self::compact`] has forgotten, where the engine can. It is done later, when there is nothing else to do.
+    fn scrub(&self) -> BoxFuture<'_, Result<()>> {
+        async { Ok(()) }.boxed()
+    }
+    /// What encrypts its values, if anything does.
+    fn sealing(&self) -> Option<&Arc<sealed::Sealing>> {
+        None
+    }
     /// Counters since the start, for the metrics page. Cheap.
     fn stats(&self) -> Stats {
         Stats::default()

@@ -1,7 +1,7 @@
 //! What goes into a bundle: all objects, the server's log, and what the nodes have to show.
 
 use croft_api::harvester::SupportBundle;
-use croft_meta::Chain;
+use croft_meta::{Chain, redact};
 use http::Request;
 use jiff::Timestamp;
 use kube::Client;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::archive::{Archive, ArchiveError, Missing};
 use crate::terms::Terms;
-use crate::{Config, node, redact};
+use crate::{Config, node};
 
 /// How many objects are in memory at a time.
 const PAGE: usize = 100;

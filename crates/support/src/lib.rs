@@ -1,7 +1,7 @@
 //! Support bundles: what is to be known of a cluster, in one zip file that can be given away.
 //!
 //! A SupportBundle object asks for one. [`run`] makes them one after the other, through the API alone:
-//! - every object as YAML, and the logs, without secrets ([`redact`]);
+//! - every object as YAML, and the logs, without secrets ([`croft_meta::redact`]);
 //! - each node's logs and facts, which its agent hands over ([`node`]);
 //! - streamed into a file of bounded size ([`archive`]), which says itself what did not fit.
 //!
@@ -13,7 +13,6 @@ mod archive;
 mod collect;
 mod keeper;
 mod node;
-mod redact;
 mod terms;
 
 use std::fmt;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use croft_meta::redact;
 use http::Request;
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::core::v1::Node;
@@ -11,7 +12,6 @@ use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
 
 use crate::archive::Archive;
-use crate::redact;
 
 /// Of a log, only the newest part is asked for.
 const TAIL: usize = 4 << 20;

@@ -74,6 +74,11 @@ impl Etcd {
         self.wait().await
     }
 
+    /// Where its files are.
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// The client port opens only once the member has elected itself.
     async fn wait(&mut self) -> Result<()> {
         let (_, address) = self.url.split_once("://").context("a URL has a scheme")?;

@@ -16,6 +16,9 @@ use crate::streams::Streamed;
 pub(super) struct Asked {
     pub(super) verb: &'static str,
     pub(super) object: Option<ObjectRef>,
+    pub(super) path: String,
+    /// Its answer goes on for as long as the client wants.
+    pub(super) is_long: bool,
     /// Into a machine.
     pub(super) is_connection: bool,
     /// Of all objects.
@@ -33,16 +36,19 @@ impl Asked {
         query: &Query,
         headers: &HeaderMap,
         streamed: Option<&Streamed>,
+        is_everything_asked: bool,
     ) -> Self {
         let mut asked = Self {
             verb: info.verb,
+            path: info.path.clone(),
+            is_long: info.verb == "watch" || streamed.is_some(),
             is_connection: matches!(streamed, Some(Streamed::Machine)),
             is_state: policy::is_state(&info.path),
             tried: basic_user(headers),
             ..Self::default()
         };
         // Most requests only look, and are done with here.
-        if !policy::may_be_recorded(&asked) {
+        if !is_everything_asked && !policy::may_be_recorded(&asked) {
             return asked;
         }
         if info.is_resource {

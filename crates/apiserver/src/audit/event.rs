@@ -1,4 +1,4 @@
-//! One event, as `audit.k8s.io/v1` has it at the level Metadata: never a body, a cookie or a header with credentials.
+//! One event, as `audit.k8s.io/v1` has it: never a cookie, a header with credentials, or what is secret in a body.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,13 +7,17 @@ use croft_meta::ApiError;
 use croft_meta::time::format_micros;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
+use super::rules::Level;
 use crate::user::UserInfo;
 
 /// The name that somebody gave who could not prove to be that.
 pub(super) const TRIED: &str = "croft.io/tried-user";
 pub(super) const DECISION: &str = "authorization.k8s.io/decision";
 pub(super) const REASON: &str = "authorization.k8s.io/reason";
+/// Upstream's word for an event without its objects, which were too long.
+pub(super) const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// What clients choose must not make lines as long as they like.
 const LONGEST: usize = 256;
@@ -73,10 +77,10 @@ impl From<UserInfo> for User {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Metadata {}
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct ResponseStatus {
     metadata: Metadata,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,13 +110,34 @@ impl ResponseStatus {
         let message = "the client went away before it was answered".to_owned();
         Self { metadata: Metadata {}, status: Some("Failure"), reason: String::new(), message, code: 499 }
     }
+
+    /// As upstream says it of a handler that panicked.
+    pub(super) fn panicked() -> Self {
+        let message = "APIServer panic'd".to_owned();
+        Self { metadata: Metadata {}, status: Some("Failure"), reason: "InternalError", message, code: 500 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Stage {
+    /// It is known who asks, and nothing is done yet.
+    RequestReceived,
     /// Of what goes on after its answer has begun, as consoles do.
     ResponseStarted,
     ResponseComplete,
+    Panic,
+}
+
+impl Stage {
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "RequestReceived" => Some(Self::RequestReceived),
+            "ResponseStarted" => Some(Self::ResponseStarted),
+            "ResponseComplete" => Some(Self::ResponseComplete),
+            "Panic" => Some(Self::Panic),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -120,7 +145,7 @@ pub(super) enum Stage {
 pub(super) struct Event {
     kind: &'static str,
     api_version: &'static str,
-    level: &'static str,
+    pub(super) level: &'static str,
     #[serde(rename = "auditID")]
     pub(super) audit_id: String,
     pub(super) stage: Stage,
@@ -136,7 +161,12 @@ pub(super) struct Event {
     pub(super) user_agent: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) object_ref: Option<ObjectRef>,
-    pub(super) response_status: ResponseStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_status: Option<ResponseStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) request_object: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) response_object: Option<Value>,
     request_received_timestamp: String,
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -144,12 +174,12 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Of a request that came and was answered at these times; the rest is to be filled in.
-    pub(super) fn new(response_status: ResponseStatus, received: Timestamp, now: Timestamp) -> Self {
+    /// Of a request that came, and was answered if it was, at these times; the rest is to be filled in.
+    pub(super) fn new(response_status: Option<ResponseStatus>, received: Timestamp, now: Timestamp) -> Self {
         Self {
             kind: "Event",
             api_version: "audit.k8s.io/v1",
-            level: "Metadata",
+            level: Level::Metadata.name(),
             audit_id: String::new(),
             stage: Stage::ResponseComplete,
             request_uri: String::new(),
@@ -160,6 +190,8 @@ impl Event {
             user_agent: String::new(),
             object_ref: None,
             response_status,
+            request_object: None,
+            response_object: None,
             request_received_timestamp: format_micros(received),
             stage_timestamp: format_micros(now),
             annotations: BTreeMap::new(),
@@ -203,7 +235,7 @@ mod tests {
     fn an_event_has_kubernetes_form() {
         let error = ApiError::forbidden("", "pods", "a", "no");
         let mut event = Event::new(
-            ResponseStatus::of(403, Some(&error)),
+            Some(ResponseStatus::of(403, Some(&error))),
             Timestamp::UNIX_EPOCH,
             Timestamp::from_millisecond(1_500).unwrap(),
         );

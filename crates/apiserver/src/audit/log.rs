@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, oneshot};
 
 use super::files::Rotated;
+use super::webhook::Lost;
 
 /// Lines that may wait to be written. A line has some 700 bytes.
 const MOST: usize = 4_096;
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Counters {
     pub(crate) events: Counter,
     pub(crate) errors: Counter,
+    /// Of those that are sent elsewhere.
+    pub(crate) lost: Lost,
 }
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use croft_meta::{ApiError, object};
 use http::header::USER_AGENT;
 use http::request::Parts;
@@ -11,11 +12,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::about::Asked;
-use super::event::{DECISION, Event, ObjectRef, REASON, ResponseStatus, Stage, TRIED, short_agent};
+use super::answered;
+use super::event::{DECISION, Event, ObjectRef, REASON, ResponseStatus, Stage, TRIED, TRUNCATED, short_agent};
+use super::objects::{self, without_secrets};
+use super::rules::{Level, Plan};
 use super::{policy, uri};
 use crate::answer::Answer;
 use crate::auth::rbac::Decision;
 use crate::call::Target;
+use crate::decode;
 use crate::pipeline::Caller;
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
@@ -30,11 +35,23 @@ const LONGEST_ID: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     /// Nothing is kept of requests that are never written down.
-    is_kept: bool,
+    open: Option<Open>,
     known: Mutex<Known>,
 }
 
-#[derive(Debug, Default)]
+/// What was known when it came.
+#[derive(Debug)]
+struct Open {
+    server: Arc<ApiServer>,
+    id: String,
+    asked: Asked,
+    uri: Uri,
+    agent: Option<HeaderValue>,
+    address: Option<String>,
+    received: Timestamp,
+}
+
+#[derive(Clone, Debug, Default)]
 struct Known {
     user: Option<UserInfo>,
     acts_as: Option<UserInfo>,
@@ -43,17 +60,22 @@ struct Known {
     about: Option<ObjectRef>,
     made: Option<ObjectRef>,
     annotations: Vec<(String, String)>,
+    /// What a policy file says of it.
+    plan: Option<Plan>,
+    /// What was sent, and in which form.
+    sent: Option<(Bytes, String)>,
 }
 
 impl Trail {
     fn note(&self, note: impl FnOnce(&mut Known)) {
-        if self.is_kept {
+        if self.open.is_some() {
             note(&mut self.known.lock());
         }
     }
 
     pub(crate) fn user(&self, user: &UserInfo) {
         self.note(|known| known.user = Some(user.clone()));
+        self.decide(Some(user));
     }
 
     /// Whom the user acts as; the same as before if nobody else.
@@ -89,6 +111,15 @@ impl Trail {
         self.note(|known| known.about = Some(object));
     }
 
+    /// What was sent.
+    pub(crate) fn sent(&self, body: &Bytes, content_type: &str) {
+        self.note(|known| {
+            if !body.is_empty() && known.plan.as_ref().is_some_and(|plan| plan.level >= Level::Request) {
+                known.sent = Some((body.clone(), content_type.to_owned()));
+            }
+        });
+    }
+
     /// The object that was created; the name may have been made up.
     pub(crate) fn made(&self, target: &Target, created: &Value) {
         self.note(|known| {
@@ -103,26 +134,109 @@ impl Trail {
             known.made.get_or_insert_with(made);
         });
     }
+
+    /// Asks the policy file, if there is one, as soon as it is known who it is; later it does not count any more.
+    fn decide(&self, user: Option<&UserInfo>) -> Option<Plan> {
+        let open = self.open.as_ref()?;
+        let rules = open.server.audit.rules.as_ref()?;
+        let mut known = self.known.lock();
+        if let Some(plan) = &known.plan {
+            return Some(plan.clone());
+        }
+        let plan = rules.plan(&open.asked, user);
+        known.plan = Some(plan.clone());
+        drop(known);
+        if plan.has(Stage::RequestReceived) {
+            self.record(Stage::RequestReceived, None, None, None);
+        }
+        Some(plan)
+    }
+
+    /// Writes down one stage, without waiting.
+    pub(super) fn record(
+        &self,
+        stage: Stage,
+        status: Option<ResponseStatus>,
+        failure: Option<&ApiError>,
+        response: Option<Value>,
+    ) {
+        let Some(open) = &self.open else { return };
+        let known = self.known.lock().clone();
+        open.server.audit.record_at_once(open.event(known, stage, status, failure, response).line());
+    }
+}
+
+impl Open {
+    /// What is known of it at one stage.
+    fn event(
+        &self,
+        known: Known,
+        stage: Stage,
+        status: Option<ResponseStatus>,
+        failure: Option<&ApiError>,
+        response: Option<Value>,
+    ) -> Event {
+        let code = status.as_ref().map_or(0, |status| status.code);
+        let mut event = Event::new(status, self.received, Timestamp::now());
+        event.audit_id.clone_from(&self.id);
+        event.stage = stage;
+        event.request_uri = uri::blanked(&self.uri);
+        event.verb = self.asked.verb;
+        event.user = known.user.map(Into::into).unwrap_or_default();
+        event.impersonated_user = known.acts_as.map(Into::into);
+        event.source_ips = self.address.iter().cloned().collect();
+        event.user_agent =
+            self.agent.as_ref().and_then(|agent| agent.to_str().ok().map(short_agent)).unwrap_or_default();
+        let object = known.about.or_else(|| self.asked.object.clone());
+        event.object_ref = object.map(|object| named(object, known.made, failure).shortened());
+        if code >= 400 {
+            let tried = known.tried.as_deref().or(self.asked.tried.as_deref());
+            event.annotate(TRIED, tried.unwrap_or_default());
+        }
+        if let Some(decision) = known.decision {
+            event.annotate(DECISION, if decision.allowed { "allow" } else { "forbid" });
+            event.annotate(REASON, &decision.reason);
+        }
+        for (key, value) in known.annotations {
+            event.annotate(key, &value);
+        }
+        if let Some(plan) = known.plan {
+            event.level = plan.level.name();
+            self.add_objects(&mut event, &plan, known.sent.as_ref(), response);
+        }
+        event
+    }
+
+    /// As much as the level asks for, and not at all if it is too much.
+    fn add_objects(&self, event: &mut Event, plan: &Plan, sent: Option<&(Bytes, String)>, response: Option<Value>) {
+        let is_secret = event.object_ref.as_ref().is_some_and(|object| object.is_of("", "secrets"));
+        let shown = |object| without_secrets(object, is_secret, plan.omit_managed_fields);
+        if let Some((body, content_type)) = sent.filter(|_| event.stage != Stage::RequestReceived) {
+            if body.len() > objects::LONGEST {
+                event.annotate(TRUNCATED, "true");
+            } else {
+                // Patches have content types of their own, and may be lists.
+                let parsed = decode::parse(body, content_type).map(|decoded| decoded.object).ok();
+                let parsed = parsed.or_else(|| serde_json::from_slice(body).ok());
+                event.request_object = parsed.or_else(|| decode::parse_yaml(body).ok()).map(shown);
+            }
+        }
+        match response {
+            Some(Value::Null) => event.annotate(TRUNCATED, "true"),
+            Some(response) => event.response_object = Some(shown(response)),
+            None => {}
+        }
+    }
 }
 
 /// Written down when it is answered, and also if nobody waits for the answer any more.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    server: Arc<ApiServer>,
     trail: Arc<Trail>,
     /// Empty for Croft's own parts, which have no use for one.
     id: String,
-    /// None for what is never written down, and once it was.
-    open: Option<Box<Open>>,
-}
-
-#[derive(Debug)]
-struct Open {
-    asked: Asked,
-    uri: Uri,
-    agent: Option<HeaderValue>,
-    address: Option<String>,
-    received: Timestamp,
+    /// It was written down how it ended.
+    is_done: bool,
 }
 
 impl Pending {
@@ -134,20 +248,21 @@ impl Pending {
         query: &Query,
         streamed: Option<&Streamed>,
     ) -> Self {
-        let is_watched = server.audit.is_on() && !matches!(caller, Caller::Internal);
-        let asked = is_watched.then(|| Asked::new(server, info, query, &parts.headers, streamed));
-        let open = asked.filter(policy::may_be_recorded).map(|asked| {
-            Box::new(Open {
-                asked,
-                uri: parts.uri.clone(),
-                agent: parts.headers.get(USER_AGENT).cloned(),
-                address: caller.address().map(|address| address.to_canonical().to_string()),
-                received: Timestamp::now(),
-            })
+        let is_internal = matches!(caller, Caller::Internal);
+        let id = if is_internal { String::new() } else { id(parts) };
+        let is_watched = server.audit.is_on() && !is_internal;
+        let has_rules = server.audit.rules.is_some();
+        let asked = is_watched.then(|| Asked::new(server, info, query, &parts.headers, streamed, has_rules));
+        let open = asked.filter(|asked| has_rules || policy::may_be_recorded(asked)).map(|asked| Open {
+            server: Arc::clone(server),
+            id: id.clone(),
+            asked,
+            uri: parts.uri.clone(),
+            agent: parts.headers.get(USER_AGENT).cloned(),
+            address: caller.address().map(|address| address.to_canonical().to_string()),
+            received: Timestamp::now(),
         });
-        let trail = Arc::new(Trail { is_kept: open.is_some(), known: Mutex::default() });
-        let id = if matches!(caller, Caller::Internal) { String::new() } else { id(parts) };
-        Self { server: Arc::clone(server), trail, id, open }
+        Self { trail: Arc::new(Trail { open, known: Mutex::default() }), id, is_done: false }
     }
 
     pub(crate) fn trail(&self) -> &Arc<Trail> {
@@ -161,53 +276,52 @@ impl Pending {
         {
             answer.headers_mut().insert(AUDIT_ID, id);
         }
-        let Some(open) = self.open.take() else { return };
+        let Some(open) = &self.trail.open else { return };
         let status = ResponseStatus::of(answer.status().as_u16(), failure);
-        if let Some(line) = self.line(*open, status, failure) {
-            self.server.audit.record(line).await;
+        let Some(plan) = self.trail.decide(None) else {
+            self.is_done = true;
+            if policy::is_recorded(&open.asked, status.code) {
+                let stage = own_stage(&open.asked, status.code);
+                let known = std::mem::take(&mut *self.trail.known.lock());
+                open.server.audit.record(open.event(known, stage, Some(status), failure, None).line()).await;
+            }
+            return;
+        };
+        let response = match plan.level {
+            Level::RequestResponse if !open.asked.is_long => answered::object(answer).await,
+            _ => None,
+        };
+        self.is_done = true;
+        if open.asked.is_long && failure.is_none() {
+            answered::go_on(&self.trail, &plan, answer, status);
+        } else if plan.has(Stage::ResponseComplete) {
+            let known = std::mem::take(&mut *self.trail.known.lock());
+            let event = open.event(known, Stage::ResponseComplete, Some(status), failure, response);
+            open.server.audit.record(event.line()).await;
         }
     }
+}
 
-    fn line(&self, open: Open, status: ResponseStatus, failure: Option<&ApiError>) -> Option<Vec<u8>> {
-        let Open { asked, uri, agent, address, received } = open;
-        if !policy::is_recorded(&asked, status.code) {
-            return None;
-        }
-        let known = std::mem::take(&mut *self.trail.known.lock());
-        let code = status.code;
-        let mut event = Event::new(status, received, Timestamp::now());
-        event.audit_id.clone_from(&self.id);
-        if code == 101 || asked.is_state {
-            event.stage = Stage::ResponseStarted;
-        }
-        event.request_uri = uri::blanked(&uri);
-        event.verb = asked.verb;
-        event.user = known.user.map(Into::into).unwrap_or_default();
-        event.impersonated_user = known.acts_as.map(Into::into);
-        event.source_ips = address.into_iter().collect();
-        event.user_agent = agent.and_then(|agent| agent.to_str().ok().map(short_agent)).unwrap_or_default();
-        let object = known.about.or(asked.object);
-        event.object_ref = object.map(|object| named(object, known.made, failure).shortened());
-        if code >= 400 {
-            event.annotate(TRIED, &known.tried.or(asked.tried).unwrap_or_default());
-        }
-        if let Some(decision) = known.decision {
-            event.annotate(DECISION, if decision.allowed { "allow" } else { "forbid" });
-            event.annotate(REASON, &decision.reason);
-        }
-        for (key, value) in known.annotations {
-            event.annotate(key, &value);
-        }
-        Some(event.line())
-    }
+/// Without a policy file there is one event for each request.
+fn own_stage(asked: &Asked, code: u16) -> Stage {
+    if code == 101 || asked.is_state { Stage::ResponseStarted } else { Stage::ResponseComplete }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        let Some(open) = self.open.take() else { return };
-        // What was asked for may well have been done: going away early must not be a way to stay unseen.
-        if let Some(line) = self.line(*open, ResponseStatus::gone(), None) {
-            self.server.audit.record_at_once(line);
+        let Some(open) = self.trail.open.as_ref().filter(|_| !self.is_done) else { return };
+        let (status, stage) = if std::thread::panicking() {
+            (ResponseStatus::panicked(), Stage::Panic)
+        } else {
+            // What was asked for may well have been done: going away early must not be a way to stay unseen.
+            (ResponseStatus::gone(), Stage::ResponseComplete)
+        };
+        let is_recorded = match self.trail.decide(None) {
+            Some(plan) => plan.has(stage),
+            None => policy::is_recorded(&open.asked, status.code),
+        };
+        if is_recorded {
+            self.trail.record(stage, Some(status), None, None);
         }
     }
 }

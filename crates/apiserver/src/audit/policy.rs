@@ -1,4 +1,5 @@
-//! Which requests are written down: one place, so that a policy file can decide it one day.
+//! Which requests are written down unless a file says it (`rules`). It cannot be put into such a file: how a request ends counts,
+//! and rules do not know that.
 
 use super::about::Asked;
 use super::event::ObjectRef;

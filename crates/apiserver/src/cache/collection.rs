@@ -29,6 +29,13 @@ pub(crate) struct Change {
     pub(crate) is_deletion: bool,
 }
 
+/// An object that is stored and cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) revision: Revision,
+    pub(crate) why: Box<str>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Collection {
     state: RwLock<State>,
@@ -40,6 +47,8 @@ pub(crate) struct Collection {
 struct State {
     objects: BTreeMap<Box<str>, Arc<Object>>,
     per_namespace: HashMap<Box<str>, usize>,
+    /// Nearly always empty. What is in here is in no list, and its name is taken all the same.
+    unreadable: BTreeMap<Box<str>, Unreadable>,
     history: VecDeque<Arc<Change>>,
     history_bytes: usize,
     /// The sequence number of `history[0]`.
@@ -80,6 +89,7 @@ impl Collection {
         for id in gone {
             state.delete(&id, at);
         }
+        state.unreadable.retain(|id, _| kept(id));
         // Past the place of a watcher that has seen everything.
         state.first_sequence = state.next_sequence() + 1;
         state.history.clear();
@@ -92,6 +102,11 @@ impl Collection {
 
     pub(super) fn apply(&self, id: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
         let mut state = self.state.write();
+        state.unreadable.remove(id);
+        if let Some(why) = value.and_then(croft_store::sealed::unreadable) {
+            state.lose(id, revision, why);
+            return;
+        }
         let change = match value {
             Some(stored) => Some(state.put(id, Arc::new(Object::new(id, stored, revision)))),
             None => state.delete(id, revision),
@@ -109,6 +124,18 @@ impl Collection {
 
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Object>> {
         self.state.read().objects.get(id).cloned()
+    }
+
+    pub(crate) fn unreadable(&self, id: &str) -> Option<Unreadable> {
+        self.state.read().unreadable.get(id).cloned()
+    }
+
+    /// What cannot be read of a namespace, or of all.
+    pub(crate) fn all_unreadable(&self, namespace: &str) -> Vec<(Box<str>, Unreadable)> {
+        let state = self.state.read();
+        let is_in = |id: &str| namespace.is_empty() || id.split_once('/').is_some_and(|(of, _)| of == namespace);
+        let found = state.unreadable.iter().filter(|(id, _)| is_in(id));
+        found.map(|(id, lost)| (id.clone(), lost.clone())).collect()
     }
 
     /// When anything here last changed.
@@ -255,6 +282,13 @@ impl State {
         }
         let object = Arc::new(previous.deleted(revision));
         Some(Arc::new(Change { revision, object, previous: Some(previous), is_deletion: true }))
+    }
+
+    /// No watcher is told: it was not deleted.
+    fn lose(&mut self, id: &str, revision: Revision, why: &str) {
+        self.delete(id, revision);
+        self.unreadable.insert(id.into(), Unreadable { revision, why: why.into() });
+        self.changed_at = self.changed_at.max(revision);
     }
 
     fn history_is_too_long(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::call::{Call, Target};
 use crate::clock;
 use crate::decode;
 use crate::options::{DeleteOptions, ListOptions, Propagation};
+use crate::sealing;
 use crate::verbs::list;
 use crate::verbs::reviewed;
 use crate::verbs::selection::Selection;
@@ -50,6 +51,11 @@ fn success(target: &Target, last: &Value) -> Value {
 }
 
 pub(crate) async fn delete_one(call: &Call, target: &Target, options: &DeleteOptions) -> Result<Outcome, ApiError> {
+    if options.ignores_read_errors
+        && let Some(gone) = sealing::delete_unreadable(call, target, options).await?
+    {
+        return Ok(gone);
+    }
     let now = clock::now_rfc3339();
     let decide = |old: &Value| -> Result<Decision, ApiError> {
         check_preconditions(target, old, options)?;

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::encoding::Head;
 use crate::negotiate::{Output, Shape};
 use crate::options::parse_revision;
+use crate::sealing;
 use crate::table;
 use crate::write::{in_version, is_served_as_stored, storage_gvk};
 
@@ -25,7 +26,11 @@ pub(crate) async fn find(call: &Call, target: &Target) -> Result<Arc<Object>, Ap
             super::list::not_in_the_future(call, wanted).await?;
         }
     }
-    call.server.cache.collection(target.storage_key()).get(&target.id()).ok_or_else(|| target.not_found())
+    let collection = call.server.cache.collection(target.storage_key());
+    collection.get(&target.id()).ok_or_else(|| match collection.unreadable(&target.id()) {
+        Some(lost) => sealing::cannot_be_read(target, &lost),
+        None => target.not_found(),
+    })
 }
 
 pub(crate) async fn get(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {

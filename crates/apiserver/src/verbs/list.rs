@@ -18,6 +18,7 @@ use crate::clock;
 use crate::list_body::ListBody;
 use crate::negotiate::{Output, Shape};
 use crate::options::ListOptions;
+use crate::sealing;
 use crate::table;
 use crate::verbs::get;
 use crate::verbs::selection::Selection;
@@ -76,6 +77,7 @@ pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result
     let options = ListOptions::parse(&call.query, false)?;
     let selection = Selection::parse(target, &options)?;
     let page = page(call, target, &options, &selection).await?;
+    sealing::warn_of_unreadable(call, target);
     answer(call, target, output, page)
 }
 
@@ -212,7 +214,7 @@ async fn page_from_store(
             Err(croft_store::Error::Compacted { .. }) => return Err(expired(options)),
             other => other.map_err(store_error)?,
         };
-        for record in &found.records {
+        for record in found.records.iter().filter(|record| croft_store::sealed::unreadable(&record.value).is_none()) {
             let id = record.key.strip_prefix(&root).unwrap_or_default();
             let object = Arc::new(Object::new(id, &record.value, record.revision));
             if !selection.matches(&object) {

@@ -13,7 +13,10 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use croft_meta::Revision;
+use croft_meta::time::format_seconds;
+use croft_store::sealed::Sealer;
 use croft_store::{Compare, Op, Range, Record, Restoring, Store, Txn, TxnResult};
+use jiff::Timestamp;
 
 use super::choose;
 use super::saved::{self, About, PrivateDir};
@@ -23,7 +26,7 @@ use crate::server::create_data_dir;
 use crate::settings::{Settings, StoreSettings};
 use crate::{Failure, print, store};
 
-pub(super) const HELP: &str = "Say the same --config, --data-dir, --store and --etcd-... as for \"croft server\", which is started after it; \
+pub(super) const HELP: &str = "Say the same --config, --data-dir, --store, --etcd-... and --encrypt... as for \"croft server\", which is started after it; \
 the other options of the server are taken and do nothing. With --target the keys of a bucket are taken from AWS_ACCESS_KEY_ID, \
 AWS_SECRET_ACCESS_KEY, AWS_ENDPOINTS, AWS_CERT and VIRTUAL_HOSTED_STYLE in the environment.";
 
@@ -59,7 +62,7 @@ pub(super) async fn run(args: RestoreArgs) -> Result<(), Failure> {
     let about = saved::check(&file).await?;
     create_data_dir(&settings.data_dir)?;
     match &settings.store {
-        StoreSettings::Embedded => into_directory(&settings.data_dir, &file, &about).await?,
+        StoreSettings::Embedded => into_directory(&settings, &file, &about).await?,
         StoreSettings::Etcd(_) => into_etcd(&settings, &file, &about).await?,
     }
     let place = settings.data_dir.display();
@@ -69,19 +72,20 @@ pub(super) async fn run(args: RestoreArgs) -> Result<(), Failure> {
     ))
 }
 
-async fn into_directory(data_dir: &Path, file: &Path, about: &About) -> anyhow::Result<()> {
-    let (dir, file) = (data_dir.join("store"), file.to_owned());
+async fn into_directory(settings: &Settings, file: &Path, about: &About) -> anyhow::Result<()> {
+    let (dir, file) = (settings.data_dir.join("store"), file.to_owned());
     let mut restoring = Restoring::begin(&dir, Revision(about.head.revision))?;
-    write_files(data_dir, &about.files)?;
+    write_files(&settings.data_dir, &about.files)?;
+    let sealer = Sealer::open(&settings.encryption, &format_seconds(Timestamp::now()))?;
     let filled = tokio::task::spawn_blocking(move || -> anyhow::Result<()> {
-        saved::read(&file, |record| Ok(restoring.add(record)?))?;
+        saved::read(&file, |record| Ok(restoring.add(&sealer.seal(record)?)?))?;
         Ok(restoring.finish()?)
     });
     filled.await.context("the restore was cut short")?
 }
 
 async fn into_etcd(settings: &Settings, file: &Path, about: &About) -> anyhow::Result<()> {
-    let store = store::open(&settings.store, &settings.data_dir).await?;
+    let store = store::open(&settings.store, &settings.encryption, &settings.data_dir).await?;
     let first = store.range(Range { limit: 1, ..Range::default() }).await?;
     if !first.records.is_empty() {
         bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");

@@ -136,6 +136,14 @@ pub(super) fn release_space(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Writes the whole file anew, so that nothing of what was deleted is left in it or in its log. False if a reader was in the way
+/// of the log's end.
+pub(super) fn rewrite(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.execute_batch("VACUUM")?;
+    let is_busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    Ok(is_busy == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

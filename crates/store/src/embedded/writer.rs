@@ -5,6 +5,7 @@
 //! commit is on the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -29,6 +30,7 @@ const SWEEP_BUSY: Duration = Duration::from_millis(1);
 const SWEEP_IDLE: Duration = Duration::from_millis(5);
 /// After a failed attempt to end leases or to sweep.
 const RETRY: Duration = Duration::from_secs(1);
+const SCRUB_RETRY: Duration = Duration::from_millis(100);
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -56,6 +58,7 @@ impl Writer {
             self.end_leases();
             self.keep_retention();
             self.sweep();
+            self.scrub();
             if self.checkpointer.is_nearly_done()
                 && let Err(err) = checkpoint::checkpoint(&self.connection)
             {
@@ -71,7 +74,8 @@ impl Writer {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let housekeeping = (!self.sweeper.is_done() || self.vacuuming).then(Instant::now);
+        let scrub = self.shared.scrub.load(Ordering::Acquire);
+        let housekeeping = (!self.sweeper.is_done() || self.vacuuming || scrub).then(Instant::now);
         let housekeeping = housekeeping.map(|now| self.pause.map_or(now, |pause| pause.max(now)));
         let schedule = self.schedule.as_ref().map(Schedule::next);
         [housekeeping, schedule, self.next_expiry].into_iter().flatten().min()
@@ -196,6 +200,24 @@ impl Writer {
             self.pause = Some(Instant::now() + RETRY);
         }
         self.checkpointer.wrote(COMMIT_OVERHEAD_BYTES * 4);
+    }
+
+    /// Once all that was forgotten is swept, the file is written anew, and the log cut to nothing. It takes a moment for each few
+    /// MiB, in which nobody writes: it is asked for once, when what was stored plain has been encrypted.
+    fn scrub(&mut self) {
+        let is_wanted = self.shared.scrub.load(Ordering::Acquire);
+        if !is_wanted || !self.sweeper.is_done() || self.pause.is_some_and(|pause| pause > Instant::now()) {
+            return;
+        }
+        match compaction::rewrite(&self.connection) {
+            Ok(true) => self.shared.scrub.store(false, Ordering::Release),
+            // Somebody reads the log at this moment.
+            Ok(false) => self.pause = Some(Instant::now() + SCRUB_RETRY),
+            Err(err) => {
+                self.shared.scrub.store(false, Ordering::Release);
+                tracing::warn!(error = %err, "what was forgotten could not be overwritten in the file");
+            }
+        }
     }
 
     /// Forgetting need not be durable by itself: it is not flushed, the next commit does that for it.

@@ -24,6 +24,14 @@ macro_rules! suite {
                 crate::$module::$case(engine.store.clone()).await;
             })*
         }
+
+        mod sealed {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let engine = crate::engine::sealed().await;
+                crate::$module::$case(engine.store.clone()).await;
+            })*
+        }
     };
 }
 

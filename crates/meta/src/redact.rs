@@ -1,4 +1,4 @@
-//! Takes secrets out of what leaves the cluster: their names stay, their values never.
+//! Takes secrets out of what is written down or leaves the cluster: their names stay, their values never.
 //!
 //! Secrets lose all their values. Elsewhere the name of a field decides (`password`, `accessKey`, `userData`, …), also
 //! inside the JSON and the lines of text that settings, addons and ConfigMaps keep as strings; and wherever they stand,
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-pub(crate) const HIDDEN: &str = "(redacted)";
+pub const HIDDEN: &str = "(redacted)";
 
 /// Parts of names whose values are nobody's business; compared without case, `-` and `_`.
 const SECRETIVE: &[&str] = &[
@@ -34,7 +34,7 @@ const SECRETIVE: &[&str] = &[
 /// Names that are nothing else.
 const SECRET: &[&str] = &["secret", "auth", "pass", "chpasswd", "htpasswd"];
 /// Repeats the object, from before anything was taken out of it.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A line such as `password: x`, `"token" = "x"` or `- adminPassword: x`.
 static LINE: LazyLock<Regex> = LazyLock::new(|| {
@@ -58,7 +58,7 @@ static BEARER: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Takes the secrets out of an object.
-pub(crate) fn object(object: &mut Value) {
+pub fn object(object: &mut Value) {
     if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
         for field in ["data", "stringData"] {
             let values = object.get_mut(field).and_then(Value::as_object_mut);
@@ -77,7 +77,7 @@ pub(crate) fn object(object: &mut Value) {
 }
 
 /// Takes the secrets out of a log or another text.
-pub(crate) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let text = PRIVATE_KEY.replace_all(text, HIDDEN);
     let text = URL.replace_all(&text, format!("${{scheme}}{HIDDEN}@"));
     let text = BEARER.replace_all(&text, format!("${{kind}} {HIDDEN}"));
@@ -110,7 +110,8 @@ fn lines(text: &str) -> String {
     out
 }
 
-fn value(whole: &mut Value) {
+/// The same for any JSON, by the names of its fields alone.
+pub fn value(whole: &mut Value) {
     match whole {
         Value::Object(fields) => {
             // As environment variables and Helm values are written.
@@ -153,7 +154,8 @@ fn inner(string: &str) -> String {
     if may_hide { text(string) } else { string.to_owned() }
 }
 
-fn is_secretive(name: &str) -> bool {
+/// Is what goes by this name nobody's business?
+pub fn is_secretive(name: &str) -> bool {
     let plain: String = name.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();
     // Names of Secrets and such are what one looks for in a bundle.
     let is_reference = ["name", "namespace", "ref", "id", "ttl", "path", "seconds", "policy", "enabled", "type"]

@@ -1,0 +1,169 @@
+//! The store with encrypted values: how it is opened, and what it is like.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use croft_meta::Revision;
+use futures::StreamExt;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::BoxStream;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::key_file::{self, KeyFileError};
+use super::keys::Keyring;
+use super::{Counters, PAGE, SealError, SealOptions, Sealing, envelope, first_key};
+use crate::{LeaseId, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
+
+/// A store that encrypts what is put into it and opens what is read, and is like the one inside in all else.
+#[derive(Debug)]
+pub struct Sealed {
+    inner: Arc<dyn Store>,
+    sealing: Arc<Sealing>,
+}
+
+impl Sealed {
+    /// Reads the keys, and makes the first one for a store that has nothing encrypted yet. `now` is remembered as the time at
+    /// which it was made.
+    pub async fn open(inner: Arc<dyn Store>, options: SealOptions, now: &str) -> Result<Arc<dyn Store>, SealError> {
+        let path = options.key_file.clone();
+        let read = tokio::task::spawn_blocking(move || key_file::read(&path));
+        let found = read.await.map_err(|_| SealError::CutShort)??;
+        let keys = match found {
+            Some(keys) if !keys.is_empty() => Keyring::new(keys),
+            None | Some(_) if options.prefixes.is_empty() => Keyring::default(),
+            // An empty file is how one says that the keys are gone.
+            Some(_) => new_file(&options, now).await?,
+            None => {
+                if let Some(id) = encrypted_with(&*inner, &options.prefixes).await? {
+                    return Err(KeyFileError::Missing { path: options.key_file, id }.into());
+                }
+                new_file(&options, now).await?
+            }
+        };
+        let is_rotating = keys.all().len() > 1;
+        let sealing = Arc::new(Sealing {
+            inner: Arc::clone(&inner),
+            key_file: options.key_file,
+            prefixes: options.prefixes,
+            keys: ArcSwap::new(Arc::new(keys)),
+            elsewhere: Mutex::default(),
+            is_unsettled: AtomicBool::new(is_rotating),
+            wake: Notify::new(),
+            retired: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+            progress: Mutex::default(),
+            counters: Counters::default(),
+        });
+        Ok(Arc::new(Self { inner, sealing }))
+    }
+}
+
+async fn new_file(options: &SealOptions, now: &str) -> Result<Keyring, SealError> {
+    let (path, now) = (options.key_file.clone(), now.to_owned());
+    let made = tokio::task::spawn_blocking(move || first_key(&path, &now));
+    Ok(made.await.map_err(|_| SealError::CutShort)??)
+}
+
+/// A key that something is encrypted with.
+async fn encrypted_with(store: &dyn Store, prefixes: &[String]) -> Result<Option<String>> {
+    for prefix in prefixes {
+        let mut range = Range { prefix: prefix.clone(), limit: PAGE, ..Range::default() };
+        loop {
+            let page = store.range(range.clone()).await?;
+            if let Some(found) = page.records.iter().find(|record| envelope::is_sealed(&record.value)) {
+                return Ok(Some(envelope::key_id(&found.value).map_or_else(|_| String::new(), |id| id.to_string())));
+            }
+            match page.records.last() {
+                Some(last) if page.more => range.after.clone_from(&last.key),
+                _ => break,
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl Store for Sealed {
+    fn get(&self, key: &str) -> BoxFuture<'_, Result<Option<Record>>> {
+        let found = self.inner.get(key);
+        async move {
+            let found = found.await?;
+            Ok(found.map(|record| Record { value: self.sealing.open(&record.key, record.value), ..record }))
+        }
+        .boxed()
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult>> {
+        let found = self.inner.range(range);
+        async move {
+            let mut found = found.await?;
+            for record in &mut found.records {
+                record.value = self.sealing.open(&record.key, std::mem::take(&mut record.value));
+            }
+            Ok(found)
+        }
+        .boxed()
+    }
+
+    fn txn(&self, txn: Txn) -> BoxFuture<'_, Result<TxnResult>> {
+        if self.sealing.has_secrets(&txn) { self.sealing.commit(txn).boxed() } else { self.inner.txn(txn) }
+    }
+
+    fn watch(&self, prefix: &str, after: Revision) -> BoxFuture<'_, Result<BoxStream<'static, Result<WatchItem>>>> {
+        let watching = self.inner.watch(prefix, after);
+        async move {
+            let sealing = Arc::clone(&self.sealing);
+            let opened = move |item: Result<WatchItem>| {
+                let Ok(WatchItem::Events(mut events)) = item else { return item };
+                for event in &mut events {
+                    event.value = event.value.take().map(|value| sealing.open(&event.key, value));
+                }
+                Ok(WatchItem::Events(events))
+            };
+            Ok(watching.await?.map(opened).boxed())
+        }
+        .boxed()
+    }
+
+    fn revision(&self) -> BoxFuture<'_, Result<Revision>> {
+        self.inner.revision()
+    }
+
+    fn request_progress(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.request_progress()
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
+        self.inner.compact(revision)
+    }
+
+    fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
+        self.inner.lease_grant(ttl)
+    }
+
+    fn lease_keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<Duration>> {
+        self.inner.lease_keep_alive(lease)
+    }
+
+    fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>> {
+        self.inner.lease_revoke(lease)
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.close()
+    }
+
+    fn scrub(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.scrub()
+    }
+
+    fn sealing(&self) -> Option<&Arc<Sealing>> {
+        Some(&self.sealing)
+    }
+
+    fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+}
