@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+mod flows;
 pub(crate) mod machines;
 
 use std::time::Duration;
@@ -14,6 +15,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::audit::Counters;
+
+pub(crate) use flows::Flows;
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
@@ -73,6 +76,7 @@ pub(crate) struct Metrics {
     watches: Family<ResourceLabels, Gauge>,
     store: Family<OperationLabels, Histogram, fn() -> Histogram>,
     audit: Counters,
+    flows: Flows,
 }
 
 fn latency() -> Histogram {
@@ -109,13 +113,20 @@ impl Metrics {
         registry.register("apiserver_audit_event", "Audit events that were to be written", events.clone());
         registry.register("apiserver_audit_error", "Audit events that were lost", errors.clone());
         let audit = Counters { events, errors: errors.get_or_create_owned(&PluginLabels { plugin: "log" }) };
+        let flows = Flows::default();
+        flows.register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
-        Self { registry, duration, total, in_flight, watches, store, audit }
+        Self { registry, duration, total, in_flight, watches, store, audit, flows }
     }
 
     /// What the audit log counts.
     pub(crate) fn audit(&self) -> Counters {
         self.audit.clone()
+    }
+
+    /// What priority and fairness counts.
+    pub(crate) fn flows(&self) -> Flows {
+        self.flows.clone()
     }
 
     /// All of it, with figures that others have written in the same form.

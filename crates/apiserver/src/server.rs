@@ -19,6 +19,7 @@ use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
+use crate::fairness::{self, Fairness};
 use crate::local::LocalService;
 use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
@@ -27,8 +28,6 @@ use crate::quota_turns::QuotaTurns;
 use crate::write::EventLease;
 use crate::{bootstrap, certificates, crd, history, serve, web_tls};
 
-/// More requests than this at a time are told to come back; watches do not count.
-const MAX_IN_FLIGHT: usize = 600;
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
 
@@ -45,6 +44,8 @@ pub struct Config {
     pub admin_password: Option<Secret>,
     pub website: Option<Website>,
     pub audit: AuditLog,
+    /// How many requests are worked on at a time; without it, as many as suit the processors.
+    pub max_requests_in_flight: Option<usize>,
 }
 
 /// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
@@ -91,7 +92,7 @@ pub(crate) struct ApiServer {
     pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
-    pub(crate) in_flight: Semaphore,
+    pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
     pub(crate) node_proxy: NodeProxy,
@@ -262,6 +263,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let metrics = Metrics::new();
+    let flows = metrics.flows();
     let audit = Audit::open(config.audit, metrics.audit()).map_err(StartError::Audit)?;
     let tasks = TaskTracker::new();
     let server = Arc::new(ApiServer {
@@ -271,7 +273,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
-        in_flight: Semaphore::new(MAX_IN_FLIGHT),
+        fairness: Fairness::new(&cache, config.max_requests_in_flight.unwrap_or_else(fairness::default_seats), flows),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
         website: config.website,

@@ -96,6 +96,9 @@ pub(crate) struct ServerOptions {
     /// Days to keep rotated audit logs for; 0 for ever [default: 30]
     #[arg(long, env = "CROFT_AUDIT_LOG_MAXAGE", value_name = "DAYS")]
     pub(crate) audit_log_maxage: Option<u32>,
+    /// How many requests are worked on at a time; others wait their turn [default: 16 for each processor]
+    #[arg(long, env = "CROFT_MAX_REQUESTS_INFLIGHT", value_name = "NUMBER")]
+    pub(crate) max_requests_inflight: Option<u32>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -131,6 +134,7 @@ impl ServerOptions {
             audit_log_maxsize: self.audit_log_maxsize.or(others.audit_log_maxsize),
             audit_log_maxbackup: self.audit_log_maxbackup.or(others.audit_log_maxbackup),
             audit_log_maxage: self.audit_log_maxage.or(others.audit_log_maxage),
+            max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
             log_format: self.log_format.or(others.log_format),
         }
     }
