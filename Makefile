@@ -56,7 +56,7 @@ lint: ## Check formatting, lints, layers and house rules
 fmt: ## Format the source
 	$(CARGO) fmt --all
 
-bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api harvester machines guests images backups page")
+bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api fairness harvester machines guests images backups page")
 	@scripts/install-packages bench
 	@scripts/ui build
 	$(CARGO) build --release -p croft -p croft-e2e

@@ -4,10 +4,11 @@
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
 //! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; zstd, cp and restic; kube-apiserver with etcd
 //! when `KUBE_APISERVER` is set. The web page is measured in Debian's Chromium.
-//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench harvester`, `bench machines`,
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench fairness`, `bench harvester`, `bench machines`,
 //! `bench guests`, `bench images`, `bench backups` and `bench page` measure that part alone.
 
 mod backups;
+mod fairness;
 mod harvester;
 mod load;
 mod machines;
@@ -22,7 +23,7 @@ use anyhow::{Result, bail};
 
 use report::Report;
 
-const PARTS: [&str; 7] = ["api", "harvester", "machines", "guests", "images", "backups", "page"];
+const PARTS: [&str; 8] = ["api", "fairness", "harvester", "machines", "guests", "images", "backups", "page"];
 
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +55,9 @@ async fn main() -> Result<()> {
         speed::measure(size, &mut report).await?;
         scale::measure(size, &mut report).await?;
         watchers::measure(size, &mut report).await?;
+    }
+    if wants("fairness") {
+        fairness::measure(size, &mut report).await?;
     }
     if wants("harvester") {
         harvester::measure(size, &mut report).await?;

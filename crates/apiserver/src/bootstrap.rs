@@ -7,6 +7,7 @@
 
 mod addons;
 mod definitions;
+mod flow_control;
 mod harvester;
 mod platform;
 mod templates;
@@ -55,6 +56,7 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     wanted.push(Wanted::kept(kubernetes_service(server)));
     wanted.extend(platform::objects(&server.outside_address()));
     wanted.extend(harvester::objects(&server.outside_address()));
+    wanted.extend(flow_control::objects());
     wanted.extend(addons::objects());
     wanted.extend(templates::objects());
     ensure(server, wanted).await?;

@@ -25,6 +25,7 @@ mod crd;
 mod decode;
 mod discovery;
 mod encoding;
+mod fairness;
 mod harvester;
 mod history;
 mod kubevirt;

@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+mod flows;
 pub(crate) mod machines;
 pub(crate) mod webhooks;
 
@@ -15,6 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::audit::{Counters, Lost};
+
+pub(crate) use flows::Flows;
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
@@ -84,6 +87,7 @@ pub(crate) struct Metrics {
     audit: Counters,
     validating_policies: Family<PolicyLabels, Counter>,
     mutating_policies: Family<PolicyLabels, Counter>,
+    flows: Flows,
 }
 
 fn latency() -> Histogram {
@@ -133,13 +137,31 @@ impl Metrics {
             "Requests that a mutating policy failed on",
             mutating_policies.clone(),
         );
+        let flows = Flows::default();
+        flows.register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
-        Self { registry, duration, total, in_flight, watches, store, audit, validating_policies, mutating_policies }
+        Self {
+            registry,
+            duration,
+            total,
+            in_flight,
+            watches,
+            store,
+            audit,
+            validating_policies,
+            mutating_policies,
+            flows,
+        }
     }
 
     /// What the audit log counts.
     pub(crate) fn audit(&self) -> Counters {
         self.audit.clone()
+    }
+
+    /// What priority and fairness counts.
+    pub(crate) fn flows(&self) -> Flows {
+        self.flows.clone()
     }
 
     /// All of it, with figures that others have written in the same form.

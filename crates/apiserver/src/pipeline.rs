@@ -1,7 +1,7 @@
 //! The road of every request: who is it, may they, what do they want, and the answer.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::audit::{Pending, Trail};
 use crate::auth::Attributes;
 use crate::auth::impersonate::impersonate;
 use crate::call::{Call, Target};
+use crate::fairness::{self, Classified};
 use crate::metrics::Observed;
 use crate::negotiate::Output;
 use crate::request::{Query, RequestInfo};
@@ -84,8 +85,8 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
         }
     };
     let arrived = Arrived { parts, body, info: info.clone(), query, streamed };
-    let warnings = Mutex::default();
-    let work = answer_request(&server, arrived, &caller, audited.trail(), &warnings);
+    let (warnings, classified) = (Mutex::default(), OnceLock::new());
+    let work = answer_request(&server, arrived, &caller, audited.trail(), &warnings, &classified);
     let result = if is_unbounded {
         work.await
     } else {
@@ -103,6 +104,9 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     };
     let mut answer = if is_from_page { without_prompt(answer) } else { answer };
     answer::add_warnings(&mut answer, &warnings.into_inner());
+    if let Some(classified) = classified.get() {
+        classified.tell(&mut answer);
+    }
     observe(&server, &info, answer.status().as_u16(), started.elapsed());
     audited.answered(&mut answer, failure.as_ref()).await;
     if is_head { answer::without_body(answer) } else { answer }
@@ -165,6 +169,7 @@ async fn answer_request(
     caller: &Caller,
     trail: &Arc<Trail>,
     warnings: &Mutex<Vec<String>>,
+    classified: &OnceLock<Classified>,
 ) -> Result<Answer, ApiError> {
     let Arrived { mut parts, body, info, query, streamed } = arrived;
     if let Some(Streamed::ClaimUpload(form)) = streamed {
@@ -203,12 +208,6 @@ async fn answer_request(
         call.trail = Arc::clone(trail);
         return streamed.answer(call, &mut parts, body).await;
     }
-    let _permit = if info.verb == "watch" || matches!(caller, Caller::Internal) {
-        None
-    } else {
-        let permit = server.in_flight.try_acquire();
-        Some(permit.map_err(|_| ApiError::too_many_requests("too many requests at a time; try again", 1))?)
-    };
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
     }
@@ -222,6 +221,13 @@ async fn answer_request(
     let body = answer::read_body(body, BODY_LIMIT).await?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
+    // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
+    let _seat = if is_internal {
+        None
+    } else {
+        let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
+        Some(server.fairness.seat(of, width(server, &info)).await?)
+    };
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
     let result = if call.info.is_resource {
@@ -236,6 +242,15 @@ async fn answer_request(
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
     result
+}
+
+/// How many seats the request takes.
+fn width(server: &ApiServer, info: &RequestInfo) -> usize {
+    fairness::width(info.verb, || {
+        let catalog = server.catalog();
+        let served = catalog.find(&info.group, &info.version, &info.resource);
+        served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace))
+    })
 }
 
 /// A request for a resource: the same verbs for every kind.

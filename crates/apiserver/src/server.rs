@@ -21,6 +21,7 @@ use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
+use crate::fairness::{self, Fairness};
 use crate::local::LocalService;
 use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
@@ -30,8 +31,6 @@ use crate::webhooks::Webhooks;
 use crate::write::EventLease;
 use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
 
-/// More requests than this at a time are told to come back; watches do not count.
-const MAX_IN_FLIGHT: usize = 600;
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
 
@@ -48,6 +47,8 @@ pub struct Config {
     pub admin_password: Option<Secret>,
     pub website: Option<Website>,
     pub audit: AuditLog,
+    /// How many requests are worked on at a time; without it, as many as suit the processors.
+    pub max_requests_in_flight: Option<usize>,
 }
 
 /// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
@@ -95,7 +96,7 @@ pub(crate) struct ApiServer {
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
     pub(crate) policies: Policies,
-    pub(crate) in_flight: Semaphore,
+    pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
     pub(crate) node_proxy: NodeProxy,
@@ -267,6 +268,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let mut metrics = Metrics::new();
+    let flows = metrics.flows();
     let webhooks = Webhooks::new(&cache, metrics.webhooks());
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let (audit, sending) = Audit::open(config.audit, metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
@@ -281,7 +283,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
         policies: Policies::new(&cache),
-        in_flight: Semaphore::new(MAX_IN_FLIGHT),
+        fairness: Fairness::new(&cache, config.max_requests_in_flight.unwrap_or_else(fairness::default_seats), flows),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
         node_proxy: NodeProxy::default(),
         webhooks,

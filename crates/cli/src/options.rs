@@ -122,6 +122,9 @@ pub(crate) struct ServerOptions {
     /// How long to wait before audit events are sent again that could not be sent; longer each time [default: 10s]
     #[arg(long, env = "CROFT_AUDIT_WEBHOOK_INITIAL_BACKOFF", value_name = "DURATION")]
     pub(crate) audit_webhook_initial_backoff: Option<String>,
+    /// How many requests are worked on at a time; others wait their turn [default: 16 for each processor]
+    #[arg(long, env = "CROFT_MAX_REQUESTS_INFLIGHT", value_name = "NUMBER")]
+    pub(crate) max_requests_inflight: Option<u32>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -167,6 +170,7 @@ impl ServerOptions {
                 .audit_webhook_batch_buffer_size
                 .or(others.audit_webhook_batch_buffer_size),
             audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
+            max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
             log_format: self.log_format.or(others.log_format),
         }
     }

@@ -37,6 +37,8 @@ pub struct Settings {
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
     pub audit: AuditLog,
+    /// None for as many as suit the processors.
+    pub max_requests_in_flight: Option<usize>,
     pub log_format: Option<LogFormat>,
 }
 
@@ -105,6 +107,7 @@ impl Settings {
                 .transpose()?,
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
+            max_requests_in_flight: in_flight(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -135,6 +138,13 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     let is_installed = data_dir == Path::new(DATA_DIR) && rustix::process::geteuid().is_root();
     let etc_dir = options.etc_dir.clone().or_else(|| is_installed.then(|| ETC_DIR.into()));
     Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
+}
+
+fn in_flight(options: &ServerOptions) -> anyhow::Result<Option<usize>> {
+    match options.max_requests_inflight {
+        Some(0) => bail!("--max-requests-inflight: with 0 nothing would ever be answered"),
+        other => Ok(other.map(|number| number as usize)),
+    }
 }
 
 fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
@@ -361,6 +371,7 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
+            (&["--max-requests-inflight=0"], "nothing would ever be answered"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
             (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),
             (&["--vm-subnet=10.0.0.1"], "is not a subnet, such as"),
