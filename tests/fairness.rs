@@ -30,7 +30,8 @@ async fn give_level(admin: &Client, name: &str, response: Value) {
         "nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": response}}});
     ok(admin.post(LEVELS, &level).await.expect("an answer"));
     let account = json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "default", "name": name}});
-    let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+    let all =
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
     let schema = json!({"metadata": {"name": name}, "spec": {"matchingPrecedence": 50,
         "priorityLevelConfiguration": {"name": name}, "rules": [{"subjects": [account], "resourceRules": [all]}]}});
     ok(admin.post(SCHEMAS, &schema).await.expect("an answer"));
@@ -75,7 +76,8 @@ fn occupy(client: Client) -> tokio::task::JoinHandle<()> {
 }
 
 async fn start() -> (Croft, Client) {
-    let server = Croft::start_with(StoreKind::Embedded, &["--max-requests-inflight=8"]).await.expect("the server starts");
+    let server =
+        Croft::start_with(StoreKind::Embedded, &["--max-requests-inflight=8"]).await.expect("the server starts");
     let admin = server.client().expect("a client");
     (server, admin)
 }

@@ -62,13 +62,7 @@ fn schemas() -> Vec<Value> {
             json!([{"subjects": of_nodes, "resourceRules": [nodes, node_leases]}]),
         ),
         schema("system-nodes", 500, "system", Some("ByUser"), everything(&of_nodes)),
-        schema(
-            "kube-system-service-accounts",
-            900,
-            "workload-high",
-            Some("ByNamespace"),
-            everything(&system_accounts),
-        ),
+        schema("kube-system-service-accounts", 900, "workload-high", Some("ByNamespace"), everything(&system_accounts)),
         schema(
             "service-accounts",
             9000,
@@ -90,7 +84,8 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 fn schema(name: &str, precedence: u32, level: &str, distinguisher: Option<&str>, rules: Value) -> Value {
-    let mut spec = json!({"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level}, "rules": rules});
+    let mut spec =
+        json!({"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level}, "rules": rules});
     if let Some(ty) = distinguisher {
         spec["distinguisherMethod"] = json!({"type": ty});
     }

@@ -73,7 +73,8 @@ const ANY: &str = "*";
 impl Schemas {
     /// Those whose level is there. The two that always are stand in for themselves where they were deleted.
     pub(super) fn of(objects: impl Iterator<Item = Value>, levels: &Levels) -> Self {
-        let mut list: Vec<Arc<Schema>> = objects.filter_map(|object| Schema::of(&object, levels)).map(Arc::new).collect();
+        let mut list: Vec<Arc<Schema>> =
+            objects.filter_map(|object| Schema::of(&object, levels)).map(Arc::new).collect();
         list.sort_by(|a, b| (a.precedence, &a.name).cmp(&(b.precedence, &b.name)));
         let own = |name: &str| {
             let known = list.iter().find(|schema| &*schema.name == name && &*schema.level == name).cloned();
@@ -248,7 +249,8 @@ mod tests {
                 .map(|name| json!({"metadata": {"name": name}, "spec": {"type": "Limited", "limited": {}}}))
                 .into_iter(),
         );
-        let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+        let all =
+            json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
         let group = |name: &str| json!({"kind": "Group", "group": {"name": name}});
         let user = |name: &str| json!({"kind": "User", "user": {"name": name}});
         let account = json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "a", "name": "*"}});

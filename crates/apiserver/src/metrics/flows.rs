@@ -56,7 +56,11 @@ impl Default for Flows {
 impl Flows {
     pub(super) fn register(&self, registry: &mut Registry) {
         let name = |rest: &str| format!("apiserver_flowcontrol_{rest}");
-        registry.register(name("nominal_limit_seats"), "Seats that a priority level has of its own", self.limits.clone());
+        registry.register(
+            name("nominal_limit_seats"),
+            "Seats that a priority level has of its own",
+            self.limits.clone(),
+        );
         registry.register(name("current_inqueue_requests"), "Requests that wait for a seat", self.waiting.clone());
         registry.register(name("current_executing_requests"), "Requests that have a seat", self.running.clone());
         registry.register(name("dispatched_requests"), "Requests that were given a seat", self.dispatched.clone());
