@@ -122,7 +122,9 @@ fn fill(name: &str, v: &mut Value) {
             default(v, "failurePolicy", "Fail");
             default_text(v, "reinvocationPolicy", "Never");
         }
-        "admissionregistration.v1.MatchResources" | "admissionregistration.v1beta1.MatchResources" => match_resources(v),
+        "admissionregistration.v1.MatchResources" | "admissionregistration.v1beta1.MatchResources" => {
+            match_resources(v)
+        }
         "admissionregistration.v1.ServiceReference"
         | "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference"
         | "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference" => default(v, "port", 443),
