@@ -31,6 +31,7 @@ pub use evaluate::Evaluation;
 use crate::cel::{most_symbols_exceeded, with_room};
 
 const MOST_BYTES: usize = 64 << 10;
+const MOST_ERRORS: usize = 5;
 /// What one expression may spend, in upstream's units: about one per step.
 const CALL_LIMIT: u64 = 1_000_000;
 /// What all expressions of one request may spend.
@@ -78,7 +79,11 @@ impl Expression {
         }
         let compile = || {
             let parsed = Parser::new().enable_optional_syntax(true).parse(source);
-            let program = parsed.map_err(|err| format!("compilation failed: {err}"))?;
+            let program = parsed.map_err(|err| {
+                // What follows the first mistakes follows from them.
+                let first: Vec<String> = err.errors.iter().take(MOST_ERRORS).map(ToString::to_string).collect();
+                format!("compilation failed: {}", first.join("\n"))
+            })?;
             check::check(source, &program, names, wants)?;
             Ok(Self { source: source.to_owned(), program })
         };

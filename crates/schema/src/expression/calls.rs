@@ -10,6 +10,8 @@ use super::library;
 use super::types::LIBRARIES;
 use super::value::{Text, Val};
 
+/// Looking through all roles.
+const CHECK_WORK: u64 = 3_500;
 /// More decimals than this nobody reads.
 const MOST_DECIMALS: usize = 100;
 
@@ -93,8 +95,7 @@ impl<'a> Evaluation<'a> {
     fn method(&self, name: &str, this: &Val<'a>, args: &[Val<'a>]) -> Evaluated<'a> {
         match (this, self.inputs.authorizer) {
             (Val::Authorizer(question), Some(authorizer)) => {
-                // A check looks through roles: upstream counts it for a good deal of work.
-                self.spend(if name == "check" { 350_000 / 100 } else { 1 })?;
+                self.spend(if name == "check" { CHECK_WORK } else { 1 })?;
                 return question.call(name, args, authorizer);
             }
             (Val::Optional(value), _) => {

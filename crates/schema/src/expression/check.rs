@@ -219,7 +219,8 @@ impl Walk<'_> {
     /// The type of an operator's result; `None` if the call is of something else.
     fn operator(&mut self, call: &CallExpr) -> Result<Option<Ty>, String> {
         let name = call.func_name.as_str();
-        let is_operator = name.contains('_') && !name.chars().any(char::is_alphanumeric) || name.starts_with('@');
+        let is_symbol = name.contains('_') && !name.chars().any(char::is_alphanumeric);
+        let is_operator = is_symbol || name.starts_with('@');
         if !is_operator {
             return Ok(None);
         }

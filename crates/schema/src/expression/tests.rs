@@ -80,7 +80,7 @@ fn expressions_yield_what_they_do_upstream() {
         ("url('https://example.com:80/x').getHost()", json!("example.com:80")),
         ("ip('10.0.0.1').family() == 4 && cidr('10.0.0.0/8').containsIP('10.1.2.3')", json!(true)),
         ("type(object.spec.replicas) == int && type('a') == string", json!(true)),
-        ("object.spec.ratio * 2.0 == 1.0 && 1 == 1.0", json!(true)),
+        ("object.spec.ratio * 2.0 == 1.0 && dyn(1) == 1.0", json!(true)),
         ("timestamp('2024-01-01T00:00:00Z') < timestamp('2024-01-02T00:00:00Z')", json!(true)),
         ("duration('1h') + duration('30m') == duration('90m')", json!(true)),
         ("request.userInfo.username + ' ' + request.operation", json!("eve CREATE")),
@@ -182,12 +182,12 @@ fn work_stops_at_the_limit() {
         long = format!("cel.bind(d{depth}, {long}, d{depth} + d{depth})");
     }
     assert!(result(&format!("timestamp('2024-01-01T00:00:00Z') + {long}")).is_err());
-    assert_eq!(result("format.datetime().value().validate('2024-01-01T12:34:5éZ').hasValue()"), Ok(json!(true)));
+    assert_eq!(result("format.datetime().validate('2024-01-01T12:34:5éZ').hasValue()"), Ok(json!(true)));
 }
 
 #[test]
 fn deep_expressions_fit_the_stack_of_a_worker() {
-    let deep = format!("{}1{}", "(1 + ".repeat(120), ")".repeat(120));
-    let run = move || assert_eq!(result(&deep), Ok(json!(121)));
+    let deep = format!("1{}", " + 1".repeat(140));
+    let run = move || assert_eq!(result(&deep), Ok(json!(141)));
     std::thread::Builder::new().stack_size(1 << 20).spawn(run).expect("a thread").join().expect("no overflow");
 }

@@ -169,11 +169,11 @@ pub(super) fn function(name: &str) -> Option<Ty> {
 pub(super) fn library_function(library: &str, name: &str) -> Option<Ty> {
     Some(match (library, name) {
         ("optional", "of" | "none" | "ofNonZeroValue") => Ty::Optional,
-        ("cel", "bind") => Ty::Dyn,
         ("sets", "contains" | "equivalent" | "intersects") | ("ip", "isCanonical") => Ty::Bool,
         ("base64", "encode") | ("jsonpatch", "escapeKey") | ("strings", "quote") => Ty::String,
         ("base64", "decode") => Ty::Bytes,
-        (
+        ("cel", "bind")
+        | (
             "format",
             "named"
             | "byte"
