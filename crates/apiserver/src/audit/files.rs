@@ -155,10 +155,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::audit::AuditSink;
 
     fn config(max_bytes: u64, max_backups: usize, max_age: Duration) -> AuditLog {
-        AuditLog { to: AuditSink::Off, max_bytes, max_backups, max_age }
+        AuditLog { max_bytes, max_backups, max_age, ..AuditLog::off() }
     }
 
     fn at(second: i64) -> Timestamp {

@@ -1,16 +1,14 @@
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::super::files::Rotated;
-use super::super::{AuditLog, AuditSink};
+use super::super::AuditLog;
 use super::*;
 
 /// Lines of three digits and a newline, four to a file.
 fn log(count: usize) -> (tempfile::TempDir, PathBuf, Rotated) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("audit.log");
-    let config = AuditLog { to: AuditSink::Off, max_bytes: 16, max_backups: 0, max_age: Duration::ZERO };
+    let config = AuditLog { max_bytes: 16, ..AuditLog::off() };
     let mut log = Rotated::open(path.clone(), &config, Timestamp::UNIX_EPOCH).unwrap();
     write(&mut log, 0..count);
     (dir, path, log)
