@@ -25,11 +25,12 @@ impl Field {
         Self { croft, client, hooks: WebhookServer::start().await.expect("the webhooks start") }
     }
 
-    /// A webhook for all that is done to ConfigMaps, with some fields set otherwise.
+    /// A webhook for all that is done to ConfigMaps, but not by the server itself, with some fields set otherwise.
     pub fn hook(&self, name: &str, with: &Value) -> Value {
         let mut hook = json!({
             "name": format!("{name}.example.com"), "clientConfig": self.hooks.client_config(&format!("/{name}")),
             "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}],
+            "matchConditions": [{"name": "ours", "expression": "request.userInfo.username != 'system:apiserver'"}],
             "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 5,
         });
         for (field, value) in with.as_object().into_iter().flatten() {

@@ -89,15 +89,16 @@ impl Drop for WebhookServer {
 impl WebhookServer {
     /// Its certificate is for loopback and for the Service `hook` in `default`.
     pub async fn start() -> Result<Self> {
-        let authority = Authority::new("webhooks")?;
+        // A name of its own: authorities of the same name are told apart by their keys alone.
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let authority = Authority::new(&format!("webhooks of {port}"))?;
         let identity = authority.server_named(&["localhost", "127.0.0.1", "hook.default.svc"])?;
         let chain = CertificateDer::pem_slice_iter(identity.cert_pem.as_bytes()).collect::<Result<Vec<_>, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes())?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let tls = TlsAcceptor::from(Arc::new(builder.with_no_client_auth().with_single_cert(chain, key)?));
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared::default());
         let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {

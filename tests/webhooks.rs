@@ -172,7 +172,9 @@ async fn controllers_ask_too(field: &Field) {
     field.hooks.on("/accounts", |_| Reply::allow());
     let rules =
         json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["serviceaccounts"]}]);
-    field.configure(VALIDATING, "accounts", &[field.hook("accounts", &json!({"rules": rules}))]).await;
+    field
+        .configure(VALIDATING, "accounts", &[field.hook("accounts", &json!({"rules": rules, "matchConditions": []}))])
+        .await;
     let namespace = json!({"metadata": {"name": "asks"}});
     field.client.post("/api/v1/namespaces", &namespace).await.expect("an answer").ok().expect("made");
     eventually("the controller's write is seen", async || {
@@ -331,9 +333,8 @@ async fn subresources(field: &Field) {
         field.hook("status", &rule("*/status")),
     ];
     field.configure(MUTATING, "subresources", &hooks).await;
-    let scaled =
-        field.client.patch(&format!("{deployments}/web/scale"), "merge-patch", &json!({"spec": {"replicas": 9}}));
-    let scaled = scaled.await.expect("an answer").ok().expect("scaled");
+    let (path, nine) = (format!("{deployments}/web/scale"), json!({"spec": {"replicas": 9}}));
+    let scaled = field.client.patch(&path, "merge-patch", &nine).await.expect("an answer").ok().expect("scaled");
     assert_eq!(scaled["spec"]["replicas"], 3);
     let asked = &field.hooks.asked("/scale")[0];
     assert_eq!(asked["kind"], json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}));

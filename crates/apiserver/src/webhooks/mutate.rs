@@ -102,7 +102,7 @@ impl Chosen {
         let wanted = self.kind.as_ref().unwrap_or(&attributes.kind);
         if object::gvk(&patched) != *wanted {
             let found = object::gvk(&patched);
-            let text = format!("admission webhook {} made {wanted} {found}", go_quote(&self.hook.name));
+            let text = format!("admission webhook {} turned {wanted} into {found}", go_quote(&self.hook.name));
             return Err(ApiError::internal(text));
         }
         if patched == *shown {

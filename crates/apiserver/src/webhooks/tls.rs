@@ -49,7 +49,10 @@ pub(super) fn refusal(error: &io::Error, server_name: &str) -> String {
         None => return error.to_string(),
     };
     let why = match why {
-        CertificateError::UnknownIssuer => "x509: certificate signed by unknown authority".to_owned(),
+        // An authority of the right name with another key is not the right one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "x509: certificate signed by unknown authority".to_owned()
+        }
         CertificateError::NotValidForName => format!("x509: certificate is not valid for {server_name}"),
         CertificateError::NotValidForNameContext { presented, .. } => {
             format!("x509: certificate is valid for {}, not {server_name}", presented.join(", "))
