@@ -1,5 +1,6 @@
 //! `croft secrets`: the keys that Secrets are encrypted with in the store, and how to replace them.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -89,6 +90,7 @@ fn words(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kinds: Vec<String> = list(&status["resources"]).iter().map(text).collect();
     let kinds = if kinds.is_empty() { "nothing".to_owned() } else { kinds.join(", ") };
+    // Writing to a string does not fail.
     let mut told = format!("encrypted: {kinds}, with the keys in {}\n\n", text(&status["keyFile"]));
     let row = |key: &Value| {
         let state = if key["isNewest"] == true { "in use" } else { "being replaced" };
@@ -97,22 +99,22 @@ fn words(status: &Value) -> String {
     told += &output::rows(&["KEY", "MADE", "STATE", "OBJECTS"], list(&status["keys"]).iter().map(row));
     let plain = number(&status["plain"]);
     if plain > 0 {
-        told += &format!("\n{plain} objects are still to be rewritten\n");
+        let _ = write!(told, "\n{plain} objects are still to be rewritten\n");
     }
     let progress = &status["progress"];
     if progress["isRunning"] == true {
-        told += &format!("\nrewriting: {} of {}\n", number(&progress["done"]), number(&progress["total"]));
+        let _ = write!(told, "\nrewriting: {} of {}\n", number(&progress["done"]), number(&progress["total"]));
     }
     if let Some(error) = progress["error"].as_str() {
-        told += &format!("\nthe last attempt failed, and there will be another: {error}\n");
+        let _ = write!(told, "\nthe last attempt failed, and there will be another: {error}\n");
     }
     let count = number(&status["unreadableCount"]);
     if count > 0 {
-        told += &format!("\n{count} cannot be read:\n");
+        let _ = write!(told, "\n{count} cannot be read:\n");
         for lost in list(&status["unreadable"]) {
             let name = [&lost["namespace"], &lost["name"]].map(text).join("/");
-            told +=
-                &format!("  {} {}: {}\n", text(&lost["resource"]), name.trim_start_matches('/'), text(&lost["why"]));
+            let name = name.trim_start_matches('/');
+            let _ = writeln!(told, "  {} {name}: {}", text(&lost["resource"]), text(&lost["why"]));
         }
     }
     told

@@ -96,15 +96,15 @@ fn parse(text: &[u8]) -> Result<Vec<Key>, &'static str> {
     if document.version != FORMAT {
         return Err("it was written by a newer version of the program");
     }
-    let keys: Vec<Key> = document.keys.into_iter().map(key).collect::<Result<_, _>>()?;
+    let keys: Vec<Key> = document.keys.iter().map(key).collect::<Result<_, _>>()?;
     if keys.is_empty() { Err("it has no key in it") } else { Ok(keys) }
 }
 
-fn key(mut entry: Entry) -> Result<Key, &'static str> {
+fn key(entry: &Entry) -> Result<Key, &'static str> {
     let damaged = "a key in it is damaged";
     let bytes = Zeroizing::new(STANDARD.decode(entry.secret.as_bytes()).map_err(|_| damaged)?);
     let secret: [u8; KEY_LEN] = bytes.as_slice().try_into().map_err(|_| damaged)?;
-    let key = Key::new(Zeroizing::new(secret), std::mem::take(&mut entry.made)).map_err(|_| damaged)?;
+    let key = Key::new(Zeroizing::new(secret), entry.made.clone()).map_err(|_| damaged)?;
     // The id is a sum of the key: a letter that was changed shows here, and not as values that cannot be opened.
     if key.id().to_string() == entry.id { Ok(key) } else { Err(damaged) }
 }
@@ -167,11 +167,9 @@ mod tests {
         write(&path, &keys).unwrap();
         assert_eq!(mode(&path), 0o600);
         let found = read(&path).unwrap().unwrap();
-        let told = |keys: Vec<(String, String)>| keys;
-        assert_eq!(
-            told(found.iter().map(|key| (key.id().to_string(), key.made().to_owned())).collect()),
-            told(keys.iter().map(|key| (key.id().to_string(), key.made().to_owned())).collect())
-        );
+        let found: Vec<String> = found.iter().map(|key| format!("{} {}", key.id(), key.made())).collect();
+        let expected: Vec<String> = keys.iter().map(|key| format!("{} {}", key.id(), key.made())).collect();
+        assert_eq!(found, expected);
         write(&path, &keys[..1]).unwrap();
         assert_eq!(read(&path).unwrap().unwrap().len(), 1);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
@@ -195,7 +193,7 @@ mod tests {
         for (text, why) in [
             ("hello".to_owned(), "no key file"),
             (whole[..whole.len() / 2].to_owned(), "no key file"),
-            (whole.replacen(&secret[..1], other, 99), "damaged"),
+            (whole.replacen(secret, &format!("{other}{}", &secret[1..]), 1), "damaged"),
             (whole.replacen("\"version\": 1", "\"version\": 2", 1), "newer version"),
             ("{\"version\":1,\"keys\":[]}".to_owned(), "no key in it"),
         ] {
