@@ -91,7 +91,7 @@ async fn flows_and_levels_are_objects_and_answers_tell_which() {
     for name in ["flowschema.flowcontrol.apiserver.k8s.io/catch-all", "flowcontrol.apiserver.k8s.io/workload-low"] {
         assert!(shown.contains(name), "{name}: {shown}");
     }
-    let expected = |schema, level| async { (uid(&admin, SCHEMAS, schema).await, uid(&admin, LEVELS, level).await) };
+    let expected = async |schema, level| (uid(&admin, SCHEMAS, schema).await, uid(&admin, LEVELS, level).await);
     assert_eq!(taken_for(&noisy).await, expected("service-accounts", "workload-low").await);
     assert_eq!(taken_for(&admin).await, expected("exempt", "exempt").await);
 

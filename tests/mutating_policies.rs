@@ -63,7 +63,7 @@ async fn mutating_policies_change_what_is_stored() {
         let made = post(&client, "two").await.ok().expect("created");
         assert_eq!(made["metadata"]["labels"]["example.com/seen"], "yes", "{made}");
         // The test does not hold: nothing is done.
-        let other = map("three", json!({"key": "other"}));
+        let other = map("three", &json!({"key": "other"}));
         let made = client.post(MAPS, &other).await.expect("an answer").ok().expect("created");
         assert!(made["metadata"]["labels"]["example.com/seen"].is_null(), "{made}");
     })

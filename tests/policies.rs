@@ -84,7 +84,7 @@ async fn policies_deny_warn_and_tell_the_audit_log() {
         let audit = client.get("/croft/v1/audit?name=ok&verb=create").await.expect("an answer").ok().expect("a list");
         assert_eq!(audit["items"][0]["annotations"]["strict/size"], "2", "{audit}");
         // The same through kubectl, by an apply that changes what is there.
-        let applied = map("ok", json!({"a": "b"})).to_string();
+        let applied = map("ok", &json!({"a": "b"})).to_string();
         let kubectl = server.kubectl().expect("kubectl");
         assert!(
             kubectl
@@ -94,7 +94,7 @@ async fn policies_deny_warn_and_tell_the_audit_log() {
                 .success
         );
         let refused =
-            kubectl.run_with(&["create", "-f", "-"], &map("four", json!({})).to_string()).await.expect("runs");
+            kubectl.run_with(&["create", "-f", "-"], &map("four", &json!({})).to_string()).await.expect("runs");
         assert!(!refused.success && refused.stderr.contains("the name four is too long"), "{refused:?}");
     })
     .await;
@@ -167,7 +167,7 @@ async fn policies_see_operations_namespaces_parameters_and_rights() {
         let unlabelled = json!({"metadata": {"name": "unlabelled"}});
         assert_eq!(client.post(MAPS, &unlabelled).await.expect("an answer").status, 201);
         let elsewhere = MAPS.replace("/default/", "/kube-public/");
-        assert_eq!(client.post(&elsewhere, &map("hit", json!({}))).await.expect("an answer").status, 201);
+        assert_eq!(client.post(&elsewhere, &map("hit", &json!({}))).await.expect("an answer").status, 201);
         assert_eq!(client.delete(&format!("{MAPS}/spared")).await.expect("an answer").status, 200);
     })
     .await;
@@ -188,16 +188,16 @@ async fn policies_see_operations_namespaces_parameters_and_rights() {
     refers["spec"]["paramRef"]["parameterNotFoundAction"] = json!("Allow");
     with(&client, &limited, &refers, async || {
         assert_eq!(post(&client, "unlimited").await.status, 201);
-        client.post(MAPS, &map("limits", json!({"most": "1"}))).await.expect("an answer").ok().expect("created");
+        client.post(MAPS, &map("limits", &json!({"most": "1"}))).await.expect("an answer").ok().expect("created");
         assert_eq!(post(&client, "small").await.status, 201);
-        let large = map("large", json!({"a": "1", "b": "2"}));
+        let large = map("large", &json!({"a": "1", "b": "2"}));
         assert_eq!(client.post(MAPS, &large).await.expect("an answer").status, 422);
     })
     .await;
     refers["spec"]["paramRef"] =
         json!({"selector": {"matchLabels": {"name": "limits"}}, "parameterNotFoundAction": "Deny"});
     with(&client, &limited, &refers, async || {
-        assert_eq!(client.post(MAPS, &map("two", json!({"a": "1", "b": "2"}))).await.expect("an answer").status, 422);
+        assert_eq!(client.post(MAPS, &map("two", &json!({"a": "1", "b": "2"}))).await.expect("an answer").status, 422);
     })
     .await;
     limited["spec"]["paramKind"] = json!({"apiVersion": "example.com/v1", "kind": "Nothing"});
@@ -222,7 +222,7 @@ async fn policies_see_operations_namespaces_parameters_and_rights() {
     client.post(&format!("{rbac}/roles"), &role).await.expect("an answer").ok().expect("created");
     client.post(&format!("{rbac}/rolebindings"), &bound).await.expect("an answer").ok().expect("created");
     with(&client, &asks, &binding("asks", &["Deny"]), async || {
-        let by_jane = Call::new(Method::POST, MAPS).json(&map("hers", json!({}))).header("impersonate-user", "jane");
+        let by_jane = Call::new(Method::POST, MAPS).json(&map("hers", &json!({}))).header("impersonate-user", "jane");
         assert_eq!(client.send(by_jane).await.expect("an answer").status, 422);
         assert_eq!(post(&client, "mine").await.status, 201);
     })

@@ -59,12 +59,12 @@ pub async fn with(client: &Client, policy: &Value, binding: &Value, then: impl A
     remove(client, policy).await;
 }
 
-pub fn map(name: &str, data: Value) -> Value {
+pub fn map(name: &str, data: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"name": name}}, "data": data})
 }
 
 pub async fn post(client: &Client, name: &str) -> Answer {
-    client.post(MAPS, &map(name, json!({"key": "value"}))).await.expect("an answer")
+    client.post(MAPS, &map(name, &json!({"key": "value"}))).await.expect("an answer")
 }
 
 pub fn message(answer: &Answer) -> String {

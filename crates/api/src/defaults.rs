@@ -123,7 +123,7 @@ fn fill(name: &str, v: &mut Value) {
             default_text(v, "reinvocationPolicy", "Never");
         }
         "admissionregistration.v1.MatchResources" | "admissionregistration.v1beta1.MatchResources" => {
-            match_resources(v)
+            match_resources(v);
         }
         "admissionregistration.v1.ServiceReference"
         | "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.ServiceReference"

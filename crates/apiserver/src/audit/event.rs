@@ -114,7 +114,7 @@ impl ResponseStatus {
     /// As upstream says it of a handler that panicked.
     pub(super) fn panicked() -> Self {
         let message = "APIServer panic'd".to_owned();
-        Self { metadata: Metadata {}, status: Some("Failure"), reason: "InternalError", message, code: 500 }
+        Self { metadata: Metadata {}, status: Some("Failure"), reason: "InternalError".to_owned(), message, code: 500 }
     }
 }
 

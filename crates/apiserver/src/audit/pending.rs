@@ -202,30 +202,30 @@ impl Open {
         }
         if let Some(plan) = known.plan {
             event.level = plan.level.name();
-            self.add_objects(&mut event, &plan, known.sent.as_ref(), response);
+            add_objects(&mut event, &plan, known.sent.as_ref(), response);
         }
         event
     }
+}
 
-    /// As much as the level asks for, and not at all if it is too much.
-    fn add_objects(&self, event: &mut Event, plan: &Plan, sent: Option<&(Bytes, String)>, response: Option<Value>) {
-        let is_secret = event.object_ref.as_ref().is_some_and(|object| object.is_of("", "secrets"));
-        let shown = |object| without_secrets(object, is_secret, plan.omit_managed_fields);
-        if let Some((body, content_type)) = sent.filter(|_| event.stage != Stage::RequestReceived) {
-            if body.len() > objects::LONGEST {
-                event.annotate(TRUNCATED, "true");
-            } else {
-                // Patches have content types of their own, and may be lists.
-                let parsed = decode::parse(body, content_type).map(|decoded| decoded.object).ok();
-                let parsed = parsed.or_else(|| serde_json::from_slice(body).ok());
-                event.request_object = parsed.or_else(|| decode::parse_yaml(body).ok()).map(shown);
-            }
+/// As much as the level asks for, and not at all if it is too much.
+fn add_objects(event: &mut Event, plan: &Plan, sent: Option<&(Bytes, String)>, response: Option<Value>) {
+    let is_secret = event.object_ref.as_ref().is_some_and(|object| object.is_of("", "secrets"));
+    let shown = |object| without_secrets(object, is_secret, plan.omit_managed_fields);
+    if let Some((body, content_type)) = sent.filter(|_| event.stage != Stage::RequestReceived) {
+        if body.len() > objects::LONGEST {
+            event.annotate(TRUNCATED, "true");
+        } else {
+            // Patches have content types of their own, and may be lists.
+            let parsed = decode::parse(body, content_type).map(|decoded| decoded.object).ok();
+            let parsed = parsed.or_else(|| serde_json::from_slice(body).ok());
+            event.request_object = parsed.or_else(|| decode::parse_yaml(body).ok()).map(shown);
         }
-        match response {
-            Some(Value::Null) => event.annotate(TRUNCATED, "true"),
-            Some(response) => event.response_object = Some(shown(response)),
-            None => {}
-        }
+    }
+    match response {
+        Some(Value::Null) => event.annotate(TRUNCATED, "true"),
+        Some(response) => event.response_object = Some(shown(response)),
+        None => {}
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> Result<Rules, PolicyError> {
     if !reader.errors.is_empty() {
         return Err(PolicyError::Fields(join_errors(&reader.errors)));
     }
-    if rules.rules.is_empty() { Err(PolicyError::NoRules) } else { Ok(rules) }
+    if rules.list.is_empty() { Err(PolicyError::NoRules) } else { Ok(rules) }
 }
 
 /// Goes on after a mistake, so that all of them are told at once.
@@ -60,7 +60,7 @@ impl Reader {
         let path = root.child("rules");
         let list = self.list(&path, fields.get("rules"));
         let rules = list.iter().enumerate().filter_map(|(at, rule)| self.rule(&path.index(at), rule)).collect();
-        Rules { rules, omit_stages, omit_managed_fields }
+        Rules { list: rules, omit_stages, omit_managed_fields }
     }
 
     fn rule(&mut self, path: &FieldPath, value: &Value) -> Option<Rule> {

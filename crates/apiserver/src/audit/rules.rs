@@ -41,7 +41,7 @@ impl Level {
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    pub(super) rules: Vec<Rule>,
+    pub(super) list: Vec<Rule>,
     pub(super) omit_stages: Vec<Stage>,
     pub(super) omit_managed_fields: bool,
 }
@@ -86,7 +86,7 @@ impl Plan {
 impl Rules {
     /// `user` is who has proved to be somebody; nobody else fits a rule about users.
     pub(super) fn plan(&self, asked: &Asked, user: Option<&UserInfo>) -> Plan {
-        let Some(rule) = self.rules.iter().find(|rule| rule.fits(asked, user)) else {
+        let Some(rule) = self.list.iter().find(|rule| rule.fits(asked, user)) else {
             return Plan { level: Level::None, omit_stages: Vec::new(), omit_managed_fields: self.omit_managed_fields };
         };
         Plan {

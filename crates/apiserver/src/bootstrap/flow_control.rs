@@ -45,33 +45,39 @@ fn schemas() -> Vec<Value> {
         json!([{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}]);
     let of_nodes = groups(&["system:nodes"]);
     vec![
-        schema("exempt", 1, "exempt", None, everything(&masters)),
-        schema("probes", 2, "exempt", None, json!([{"subjects": groups(&EVERYBODY), "nonResourceRules": [probes]}])),
+        schema("exempt", 1, "exempt", None, &everything(&masters)),
+        schema("probes", 2, "exempt", None, &json!([{"subjects": groups(&EVERYBODY), "nonResourceRules": [probes]}])),
         schema(
             "workload-leader-election",
             200,
             "leader-election",
             Some("ByUser"),
-            json!([{"subjects": system_accounts, "resourceRules": [leases]}]),
+            &json!([{"subjects": system_accounts, "resourceRules": [leases]}]),
         ),
         schema(
             "system-node-high",
             400,
             "node-high",
             Some("ByUser"),
-            json!([{"subjects": of_nodes, "resourceRules": [nodes, node_leases]}]),
+            &json!([{"subjects": of_nodes, "resourceRules": [nodes, node_leases]}]),
         ),
-        schema("system-nodes", 500, "system", Some("ByUser"), everything(&of_nodes)),
-        schema("kube-system-service-accounts", 900, "workload-high", Some("ByNamespace"), everything(&system_accounts)),
+        schema("system-nodes", 500, "system", Some("ByUser"), &everything(&of_nodes)),
+        schema(
+            "kube-system-service-accounts",
+            900,
+            "workload-high",
+            Some("ByNamespace"),
+            &everything(&system_accounts),
+        ),
         schema(
             "service-accounts",
             9000,
             "workload-low",
             Some("ByUser"),
-            everything(&groups(&["system:serviceaccounts"])),
+            &everything(&groups(&["system:serviceaccounts"])),
         ),
-        schema("global-default", 9900, "global-default", Some("ByUser"), everything(&groups(&EVERYBODY))),
-        schema("catch-all", 10_000, "catch-all", Some("ByUser"), everything(&groups(&EVERYBODY))),
+        schema("global-default", 9900, "global-default", Some("ByUser"), &everything(&groups(&EVERYBODY))),
+        schema("catch-all", 10_000, "catch-all", Some("ByUser"), &everything(&groups(&EVERYBODY))),
     ]
 }
 
@@ -83,7 +89,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-fn schema(name: &str, precedence: u32, level: &str, distinguisher: Option<&str>, rules: Value) -> Value {
+fn schema(name: &str, precedence: u32, level: &str, distinguisher: Option<&str>, rules: &Value) -> Value {
     let mut spec =
         json!({"matchingPrecedence": precedence, "priorityLevelConfiguration": {"name": level}, "rules": rules});
     if let Some(ty) = distinguisher {

@@ -125,7 +125,7 @@ impl Seats {
             room.levels.retain(|_, level| !level.is_gone || level.is_in_use());
             room.next(self)
         };
-        self.call(calls);
+        call(calls);
     }
 
     /// A seat as soon as it is the flow's turn. Levels that are not among the arranged ones have no limit.
@@ -143,7 +143,7 @@ impl Seats {
                 Entered::Refused(why) => return Err(why),
                 Entered::Waits(queued, evicted) => {
                     drop(room);
-                    self.call(evicted);
+                    call(evicted);
                     queued
                 }
             }
@@ -160,13 +160,6 @@ impl Seats {
         self.metrics.refused(level, schema, why.name());
     }
 
-    fn call(&self, calls: Calls) {
-        for (wake, answer) in calls {
-            // Whoever no longer waits drops the seat, and it goes to the next.
-            let _ = wake.send(answer);
-        }
-    }
-
     fn leave(self: &Arc<Self>, held: &Held) {
         let calls = {
             let mut room = self.room.lock();
@@ -174,7 +167,14 @@ impl Seats {
             room.next(self)
         };
         self.metrics.runs(&held.level, &held.schema, -1);
-        self.call(calls);
+        call(calls);
+    }
+}
+
+/// Not while the room is locked: whoever no longer waits drops the seat, and it goes to the next.
+fn call(calls: Calls) {
+    for (wake, answer) in calls {
+        let _ = wake.send(answer);
     }
 }
 

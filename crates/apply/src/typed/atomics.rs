@@ -1,5 +1,7 @@
 //! Values that can only be replaced as a whole.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::node::{Items, Node};
@@ -32,7 +34,8 @@ fn walk(node: Node<'_>, value: &Value, path: &mut String, found: &mut Vec<String
                 found.push(path.clone());
             }
             for (index, item) in list.iter().enumerate() {
-                path.push_str(&format!("[{index}]"));
+                // Writing to a String does not fail.
+                let _ = write!(path, "[{index}]");
                 walk(node.item(), item, path, found);
                 path.truncate(end);
             }

@@ -176,9 +176,8 @@ fn optional_method<'a>(name: &str, value: Option<&Val<'a>>, args: &[Val<'a>]) ->
         ("hasValue", [], value) => Ok(Val::Bool(value.is_some())),
         ("value", [], Some(value)) | ("orValue", [_], Some(value)) => Ok(value.clone()),
         ("value", [], None) => Err(Fault::failed("optional.none() dereference")),
-        ("orValue", [other], None) => Ok(other.clone()),
         ("or", [_], Some(value)) => Ok(Val::some(value.clone())),
-        ("or", [other @ Val::Optional(_)], None) => Ok(other.clone()),
+        ("orValue", [other], None) | ("or", [other @ Val::Optional(_)], None) => Ok(other.clone()),
         _ => return None,
     })
 }

@@ -140,7 +140,7 @@ impl<'a> Evaluation<'a> {
                 Val::Authorizer(Arc::new(Question::Nothing(super::Asked::default())))
             }
             other => match TYPES.iter().find(|known| **known == other) {
-                Some(known) => Val::Type(*known),
+                Some(known) => Val::Type(known),
                 None => return Err(Fault::Failed(format!("no such attribute(s): {other}"))),
             },
         })

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_was_sealed_is_opened_and_tells_nothing() {
         let keys = ring();
-        for value in [&b""[..], b"{}", &[b'x'; 100_000]] {
+        for value in [&b""[..], b"{}", &vec![b'x'; 100_000]] {
             let sealed = seal(keys.newest().unwrap(), NAME, value).unwrap();
             assert_eq!(sealed.len(), SHORTEST + value.len());
             assert!(is_sealed(&sealed));

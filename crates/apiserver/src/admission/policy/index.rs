@@ -146,7 +146,7 @@ impl Policy {
             param_kind: param_kind.map(|kind| {
                 let api_version = text(kind, "/apiVersion");
                 let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-                Gvk::new(group, version, &text(kind, "/kind"))
+                Gvk::new(group, version, text(kind, "/kind"))
             }),
             compiled,
             broken: (!errors.is_empty()).then(|| join_errors(&errors)),

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 
-use super::super::files::Rotated;
 use super::super::AuditLog;
+use super::super::files::Rotated;
 use super::*;
 
 /// Lines of three digits and a newline, four to a file.

@@ -78,7 +78,7 @@ fn flows_take_turns_however_many_each_sends() {
         running = seat;
     }
     assert_eq!(order.matches('q').count(), 2, "{order}");
-    assert!(order.find("q").unwrap() <= 1 && order.rfind('q').unwrap() <= 4, "{order}");
+    assert!(order.find('q').unwrap() <= 1 && order.rfind('q').unwrap() <= 4, "{order}");
 }
 
 #[test]
