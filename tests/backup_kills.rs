@@ -180,7 +180,7 @@ async fn the_server_of_an_export_is_killed_and_comes_back() {
     if is_outside("the_server_of_an_export_is_killed_and_comes_back") {
         return;
     }
-    let mut export = Export::start();
+    let mut export = Export::start().await;
     let (server, client) = node().await;
     export.set_as_target(&client).await;
     let mut stage = Stage::new(server, client, Random::seeded(5002)).await;

@@ -307,7 +307,7 @@ async fn an_export_is_used_without_being_mounted() {
     if is_outside("an_export_is_used_without_being_mounted") {
         return;
     }
-    let mut export = Export::start();
+    let mut export = Export::start().await;
     let (server, client) = node().await;
     export.set_as_target(&client).await;
     is_usable(&client).await;

@@ -53,7 +53,7 @@ pub struct Export {
 }
 
 impl Export {
-    pub fn start() -> Self {
+    pub async fn start() -> Self {
         run("ip", &["link", "set", "lo", "up"]).expect("up");
         run("mount", &["-t", "tmpfs", "tmpfs", "/run"]).expect("mounted");
         std::fs::create_dir("/run/rpcbind").expect("a directory");
@@ -61,6 +61,8 @@ impl Export {
         let path = dir.path().join("export");
         std::fs::create_dir(&path).expect("a directory");
         let portmapper = Process::start("rpcbind", &["-f", "-w"]);
+        // A server that finds no portmapper does not look for one again.
+        eventually("the portmapper answers", async || tokio::net::TcpStream::connect("127.0.0.1:111").await).await;
         let server = Some(serve(dir.path(), &path));
         Self { path, server, _portmapper: portmapper, dir }
     }

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::seal::Secret;
 use crate::store::{BackupStore, named};
+use crate::target::{UNFINISHED, parent};
 
 const BACKUPS: &str = "harvester/vmbackups";
 const IMAGES: &str = "harvester/vmimages";
@@ -149,7 +150,7 @@ impl BackupStore {
     }
 
     pub async fn delete_vm_backup(&self, namespace: &str, name: &str) -> Result<(), Error> {
-        Ok(self.delete(&path(BACKUPS, namespace, name)?).await?)
+        self.remove(&path(BACKUPS, namespace, name)?).await
     }
 
     /// All that are there, those of an older Harvester too. What cannot be read is passed over, with a warning.
@@ -172,7 +173,7 @@ impl BackupStore {
     }
 
     pub async fn delete_vm_image(&self, namespace: &str, name: &str) -> Result<(), Error> {
-        Ok(self.delete(&path(IMAGES, namespace, name)?).await?)
+        self.remove(&path(IMAGES, namespace, name)?).await
     }
 
     pub async fn vm_images(&self) -> Result<Vec<VmImage>, Error> {
@@ -183,6 +184,18 @@ impl BackupStore {
             }
         }
         Ok(images)
+    }
+
+    /// With what is left beside it of somebody who was killed while writing it.
+    async fn remove(&self, path: &str) -> Result<(), Error> {
+        let begun = format!("{path}{UNFINISHED}");
+        for name in self.list(parent(path)).await? {
+            let beside = format!("{}/{name}", parent(path));
+            if beside.starts_with(&begun) {
+                self.delete(&beside).await?;
+            }
+        }
+        Ok(self.delete(path).await?)
     }
 
     async fn all<T: DeserializeOwned>(&self, dir: &str) -> Result<Vec<T>, Error> {
@@ -213,4 +226,29 @@ fn path(dir: &str, namespace: &str, name: &str) -> Result<String, Error> {
         named("an object", &format!("x{part}"))?;
     }
     Ok(format!("{dir}/{namespace}/{name}{ENDING}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Directory, Owner};
+
+    #[tokio::test]
+    async fn what_a_writer_who_was_killed_has_left_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BackupStore::new(Arc::new(Directory::new(dir.path())), Owner::new("one").unwrap());
+        for name in ["kept", "kept-2"] {
+            let backup = VmBackup { name: name.into(), namespace: "default".into(), ..VmBackup::default() };
+            store.save_vm_backup(&backup, None).await.unwrap();
+            let beside = dir.path().join(format!("{BACKUPS}/default/{name}.cfg{UNFINISHED}0123456789abcdef"));
+            std::fs::write(beside, "half").unwrap();
+        }
+        store.delete_vm_backup("default", "kept").await.unwrap();
+        assert_eq!(std::fs::read_dir(dir.path().join(BACKUPS).join("default")).unwrap().count(), 2, "the other's stay");
+        store.delete_vm_backup("default", "kept-2").await.unwrap();
+        store.delete_vm_backup("default", "kept-2").await.unwrap();
+        assert!(!dir.path().join(BACKUPS).join("default").exists());
+    }
 }
