@@ -143,10 +143,12 @@ async fn cards_keep_their_order() {
     other["spec"]["template"]["spec"]["domain"]["devices"]["interfaces"][1]["macAddress"] =
         cards[1]["macAddress"].clone();
     refused(&client.post(MACHINES, &other).await.expect("an answer"), 422, "duplicate mac address");
+    // The refusal names the instance as soon as there is one.
+    eventually("the instance is there", async || client.get(&format!("{INSTANCES}/m")).await?.ok()).await;
     refused(
         &client.delete(&format!("{NADS}/first")).await.expect("an answer"),
         422,
-        "must remove the related networks",
+        "default/m which must be stopped at first",
     );
 }
 

@@ -29,7 +29,8 @@ pub(crate) async fn open(
     }
 }
 
-async fn open_engine(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
+/// As it is, with what is encrypted unopened.
+pub(crate) async fn open_engine(settings: &StoreSettings, data_dir: &Path) -> anyhow::Result<Arc<dyn Store>> {
     match settings {
         StoreSettings::Embedded => {
             let dir = data_dir.join("store");

@@ -85,11 +85,14 @@ async fn into_directory(settings: &Settings, file: &Path, about: &About) -> anyh
 }
 
 async fn into_etcd(settings: &Settings, file: &Path, about: &About) -> anyhow::Result<()> {
-    let store = store::open(&settings.store, &settings.encryption, &settings.data_dir).await?;
-    let first = store.range(Range { limit: 1, ..Range::default() }).await?;
+    // Looked at as it is: the key of what is in the way may be gone.
+    let engine = store::open_engine(&settings.store, &settings.data_dir).await?;
+    let first = engine.range(Range { limit: 1, ..Range::default() }).await?;
+    engine.close().await?;
     if !first.records.is_empty() {
         bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");
     }
+    let store = store::open(&settings.store, &settings.encryption, &settings.data_dir).await?;
     write_files(&settings.data_dir, &about.files)?;
     let (sender, mut records) = tokio::sync::mpsc::channel::<Record>(64);
     let file = file.to_owned();
