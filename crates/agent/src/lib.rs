@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::guest::Guests;
 
-pub use node::{Accelerator, Aspect, Finding, Health};
+pub use node::{Accelerator, Aspect, Finding, Health, memory_bytes};
 pub use reset::{ResetError, reset};
 
 /// Who the managed fields say it was.

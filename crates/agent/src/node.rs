@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::MANAGER;
 pub use accel::Accelerator;
+pub use facts::memory_bytes;
 pub use health::{Aspect, Finding, Health};
 
 const LEASE_NAMESPACE: &str = "kube-node-lease";

@@ -12,6 +12,7 @@
 
 mod admission;
 mod answer;
+mod answer_room;
 mod audit;
 mod auth;
 mod backup_target;
@@ -65,4 +66,4 @@ pub use answer::{Body, BoxError};
 pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
 pub use local::LocalService;
 pub use sealing::storage_prefix;
-pub use server::{Config, Listen, Running, StartError, Website, start};
+pub use server::{Config, Limits, Listen, Running, StartError, Website, start};

@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+mod connections;
 mod flows;
 pub(crate) mod machines;
 pub(crate) mod webhooks;
@@ -17,6 +18,7 @@ use prometheus_client::registry::Registry;
 
 use crate::audit::{Counters, Lost};
 
+pub(crate) use connections::Connections;
 pub(crate) use flows::Flows;
 
 /// How OpenMetrics ends.
@@ -88,6 +90,7 @@ pub(crate) struct Metrics {
     validating_policies: Family<PolicyLabels, Counter>,
     mutating_policies: Family<PolicyLabels, Counter>,
     flows: Flows,
+    connections: Connections,
 }
 
 fn latency() -> Histogram {
@@ -139,6 +142,8 @@ impl Metrics {
         );
         let flows = Flows::default();
         flows.register(&mut registry);
+        let connections = Connections::default();
+        connections.register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
         Self {
             registry,
@@ -151,6 +156,7 @@ impl Metrics {
             validating_policies,
             mutating_policies,
             flows,
+            connections,
         }
     }
 
@@ -162,6 +168,11 @@ impl Metrics {
     /// What priority and fairness counts.
     pub(crate) fn flows(&self) -> Flows {
         self.flows.clone()
+    }
+
+    /// What those who accept connections count.
+    pub(crate) fn connections(&self) -> Connections {
+        self.connections.clone()
     }
 
     /// All of it, with figures that others have written in the same form.

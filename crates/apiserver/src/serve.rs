@@ -1,5 +1,6 @@
 //! Listening, TLS, HTTP/1.1 and 2 on one port.
 
+mod crowd;
 mod unread;
 
 use std::io;
@@ -7,9 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -23,9 +25,13 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
+use crate::answer::{Body, BoxError};
 use crate::pipeline::{self, Caller};
 use crate::server::{ApiServer, Listen, StartError};
+use crowd::{Busy, Place};
 use unread::Unread;
+
+pub(crate) use crowd::Crowd;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a client to send the head of a request.
@@ -70,7 +76,13 @@ pub(crate) fn reachable(addr: SocketAddr) -> SocketAddr {
 pub(crate) type Speaking = Arc<ArcSwap<ServerConfig>>;
 
 /// Accepts connections until the server stops.
-pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: Speaking, tasks: TaskTracker) {
+pub(crate) async fn accept(
+    server: Arc<ApiServer>,
+    listener: TcpListener,
+    tls: Speaking,
+    crowd: Arc<Crowd>,
+    tasks: TaskTracker,
+) {
     let stop = server.stopping();
     loop {
         let accepted = tokio::select! {
@@ -80,7 +92,9 @@ pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: S
         match accepted {
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(tls.load_full());
-                tasks.spawn(connection(Arc::clone(&server), acceptor, stream, peer.ip()));
+                if let Some(place) = crowd.enter(peer.ip(), Instant::now()) {
+                    tasks.spawn(connection(Arc::clone(&server), acceptor, stream, peer.ip(), place));
+                }
             }
             Err(error) => {
                 // Out of descriptors, most likely: the connections that end give some back.
@@ -91,18 +105,27 @@ pub(crate) async fn accept(server: Arc<ApiServer>, listener: TcpListener, tls: S
     }
 }
 
-async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpStream, address: IpAddr) {
+async fn connection(
+    server: Arc<ApiServer>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: IpAddr,
+    place: Arc<Place>,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let handshake = acceptor.accept(Unstalled::new(stream));
-    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "TLS handshake failed");
-            return;
-        }
-        Err(_) => return,
+    let stream = tokio::select! {
+        done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => match done {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "TLS handshake failed");
+                return;
+            }
+            Err(_) => return,
+        },
+        () = place.leave.cancelled() => return,
     };
     let certificates: Option<Arc<[CertificateDer<'static>]>> = stream
         .get_ref()
@@ -111,10 +134,14 @@ async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpSt
         .map(|chain| chain.iter().cloned().map(CertificateDer::into_owned).collect());
     let caller = Caller::Remote { certificates, address };
     let stop = server.stopping();
+    let leave = place.leave.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (server, caller) = (Arc::clone(&server), caller.clone());
+        let (server, caller, busy) = (Arc::clone(&server), caller.clone(), place.busy());
         let request = Unread::of(request).map(|body| body.map_err(Into::into).boxed_unsync());
-        async move { Ok::<_, std::convert::Infallible>(pipeline::handle(server, request, caller).await) }
+        async move {
+            let answer = pipeline::handle(server, request, caller).await;
+            Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, _busy: busy }))
+        }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -132,9 +159,38 @@ async fn connection(server: Arc<ApiServer>, acceptor: TlsAcceptor, stream: TcpSt
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = leave.cancelled() => {
+            tracing::debug!(%address, "a quiet connection is closed to make room for another");
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
     };
     if let Err(error) = result {
         tracing::debug!(error = %error, "connection ended");
+    }
+}
+
+/// The body of an answer, during which its connection is in use.
+#[derive(Debug)]
+struct Attended {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for Attended {
+    type Data = bytes::Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<bytes::Bytes>, BoxError>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

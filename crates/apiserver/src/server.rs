@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::policy::Policies;
 use crate::admission::quota;
+use crate::answer_room::AnswerRoom;
 use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
 use crate::cache::Cache;
@@ -47,8 +48,25 @@ pub struct Config {
     pub admin_password: Option<Secret>,
     pub website: Option<Website>,
     pub audit: AuditLog,
-    /// How many requests are worked on at a time; without it, as many as suit the processors.
-    pub max_requests_in_flight: Option<usize>,
+    pub limits: Limits,
+}
+
+/// How much at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests that are worked on.
+    pub requests: usize,
+    /// Connections that are open.
+    pub connections: usize,
+    /// Memory for large answers that are being made or read.
+    pub answer_bytes: usize,
+}
+
+impl Default for Limits {
+    /// What suits these processors, and a server with much memory.
+    fn default() -> Self {
+        Self { requests: fairness::default_seats(), connections: 10_000, answer_bytes: 1 << 30 }
+    }
 }
 
 /// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
@@ -99,6 +117,7 @@ pub(crate) struct ApiServer {
     pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
     pub(crate) large_bodies: Semaphore,
+    pub(crate) answer_room: AnswerRoom,
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
     pub(crate) website: Option<Website>,
@@ -283,8 +302,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
         policies: Policies::new(&cache),
-        fairness: Fairness::new(&cache, config.max_requests_in_flight.unwrap_or_else(fairness::default_seats), flows),
+        fairness: Fairness::new(&cache, config.limits.requests, flows),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
+        answer_room: AnswerRoom::new(config.limits.answer_bytes),
         node_proxy: NodeProxy::default(),
         webhooks,
         website: config.website,
@@ -330,10 +350,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
     let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
     tasks.spawn(served.renew(Arc::clone(&server)));
+    let crowd = serve::Crowd::new(config.limits.connections, server.metrics.connections());
     for (index, listener) in listeners.into_iter().enumerate() {
         // Kubeconfigs lead to the first one, and trust this server's own authority.
         let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
-        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, tasks.clone()));
+        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, Arc::clone(&crowd), tasks.clone()));
     }
     server.is_ready.store(true, Ordering::Release);
     Ok(Running { addresses, kubeconfig, generated_password, server, tasks })

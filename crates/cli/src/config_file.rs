@@ -101,6 +101,7 @@ audit-webhook-batch-max-wait: 5s
 audit-webhook-batch-buffer-size: 6
 audit-webhook-initial-backoff: 7s
 max-requests-inflight: 8
+max-connections: 500
 log-format: json
 ";
         let options = parse(yaml).unwrap();

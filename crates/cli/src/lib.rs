@@ -36,6 +36,7 @@ mod kept;
 mod kubeconfig;
 mod kubeconfig_link;
 mod lifetime;
+mod limits;
 mod list;
 mod log_level;
 mod logging;

@@ -125,6 +125,9 @@ pub(crate) struct ServerOptions {
     /// How many requests are worked on at a time; others wait their turn [default: 16 for each processor]
     #[arg(long, env = "CROFT_MAX_REQUESTS_INFLIGHT", value_name = "NUMBER")]
     pub(crate) max_requests_inflight: Option<u32>,
+    /// How many connections may be open at a time; quiet ones go to make room [default: what memory and descriptors allow]
+    #[arg(long, env = "CROFT_MAX_CONNECTIONS", value_name = "NUMBER")]
+    pub(crate) max_connections: Option<u32>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -171,6 +174,7 @@ impl ServerOptions {
                 .or(others.audit_webhook_batch_buffer_size),
             audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
             max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
+            max_connections: self.max_connections.or(others.max_connections),
             log_format: self.log_format.or(others.log_format),
         }
     }

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use crate::logging::Filter;
 use crate::recent_log::RecentLog;
 use crate::settings::Settings;
-use crate::{Failure, agent, first_image, kubeconfig_link, log_level, logging, print, ready, store};
+use crate::{Failure, agent, first_image, kubeconfig_link, limits, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
 const SHUTDOWN: Duration = Duration::from_millis(4500);
@@ -49,6 +49,7 @@ impl fmt::Debug for Running {
 
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     leave_no_core();
+    limits::take_all_descriptors();
     let log = RecentLog::default();
     let filter = logging::start(settings.log_format, &log).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -74,7 +75,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         admin_password: settings.admin_password.clone(),
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
-        max_requests_in_flight: settings.max_requests_in_flight,
+        limits: settings.limits,
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::AuditLog;
+use croft_apiserver::{AuditLog, Limits};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{audit_settings, config_file, kubeconfig_link, node_name, run_dir};
+use crate::{audit_settings, config_file, kubeconfig_link, limits, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -37,8 +37,7 @@ pub struct Settings {
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
     pub audit: AuditLog,
-    /// None for as many as suit the processors.
-    pub max_requests_in_flight: Option<usize>,
+    pub limits: Limits,
     pub log_format: Option<LogFormat>,
 }
 
@@ -107,7 +106,7 @@ impl Settings {
                 .transpose()?,
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
-            max_requests_in_flight: in_flight(&options)?,
+            limits: limits::resolve(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -138,13 +137,6 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     let is_installed = data_dir == Path::new(DATA_DIR) && rustix::process::geteuid().is_root();
     let etc_dir = options.etc_dir.clone().or_else(|| is_installed.then(|| ETC_DIR.into()));
     Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
-}
-
-fn in_flight(options: &ServerOptions) -> anyhow::Result<Option<usize>> {
-    match options.max_requests_inflight {
-        Some(0) => bail!("--max-requests-inflight: with 0 nothing would ever be answered"),
-        other => Ok(other.map(|number| number as usize)),
-    }
 }
 
 fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
@@ -372,6 +364,7 @@ mod tests {
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
             (&["--max-requests-inflight=0"], "nothing would ever be answered"),
+            (&["--max-connections=0"], "nobody could ever connect"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
             (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),
             (&["--vm-subnet=10.0.0.1"], "is not a subnet, such as"),

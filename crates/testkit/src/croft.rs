@@ -62,9 +62,15 @@ impl Croft {
 
     /// The same with more arguments for `croft server`. It runs no virtual machines.
     pub async fn start_with(store: StoreKind, extra_args: &[&str]) -> Result<Self> {
+        Self::start_under(store, &[], extra_args).await
+    }
+
+    /// The same, started by another program, which gets the command line as its last arguments and must become it.
+    pub async fn start_under(store: StoreKind, wrapper: &[&str], extra_args: &[&str]) -> Result<Self> {
+        let wrapper = wrapper.iter().map(|arg| (*arg).to_owned()).collect();
         let args: Vec<String> =
             extra_args.iter().map(|arg| (*arg).to_owned()).chain(["--no-node".to_owned()]).collect();
-        Self::launch(store, Vec::new(), args, tempdir()?, None).await
+        Self::launch(store, wrapper, args, tempdir()?, None).await
     }
 
     /// A server that is a node too. Its guests are killed when it is dropped.

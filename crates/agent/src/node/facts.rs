@@ -53,7 +53,7 @@ impl Host {
         Self {
             system: system(),
             cpus: std::thread::available_parallelism().map_or(1, |n| u64::try_from(n.get()).unwrap_or(1)),
-            memory: limited(memory(&text("/proc/meminfo")), cgroup_memory()),
+            memory: own_memory(),
             disk: disk(data_dir),
             processes: processes(),
             hugepages: hugepages(Path::new("/sys/kernel/mm/hugepages")),
@@ -147,6 +147,15 @@ fn memory(meminfo: &str) -> Amount {
 }
 
 /// What a control group leaves us of the machine: its limit, and what of that is unused.
+/// What this process may have: the host's memory, or what its control group is given of it. 0 if that is not known.
+pub fn memory_bytes() -> u64 {
+    own_memory().total
+}
+
+fn own_memory() -> Amount {
+    limited(memory(&text("/proc/meminfo")), cgroup_memory())
+}
+
 fn limited(host: Amount, group: Option<Amount>) -> Amount {
     match group {
         Some(group) if group.total < host.total => Amount { total: group.total, free: group.free.min(host.free) },

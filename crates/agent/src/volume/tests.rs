@@ -43,7 +43,7 @@ impl Rig {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
-            max_requests_in_flight: None,
+            limits: croft_apiserver::Limits::default(),
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);

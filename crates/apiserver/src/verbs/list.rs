@@ -78,7 +78,17 @@ pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result
     let selection = Selection::parse(target, &options)?;
     let page = page(call, target, &options, &selection).await?;
     sealing::warn_of_unreadable(call, target);
-    answer(call, target, output, page)
+    let room = if call.is_internal || is_made_as_it_is_read(target, output) {
+        None
+    } else {
+        let bytes = page.objects.iter().map(|object| object.bytes.len()).sum();
+        call.server.answer_room.reserve(&call.user.name, bytes).await?
+    };
+    let answer = answer(call, target, output, page)?;
+    match room {
+        Some(room) => room.keep(answer).await,
+        None => Ok(answer),
+    }
 }
 
 /// Finds the objects, as of the revision that the options ask for.
@@ -271,6 +281,11 @@ pub(crate) fn too_large(wanted: Revision, current: Revision) -> ApiError {
     })
 }
 
+/// The stored bytes, put together.
+fn is_made_as_it_is_read(target: &Target, output: Output) -> bool {
+    output == Output::JSON && is_served_as_stored(target)
+}
+
 /// Writes the list in the form that the client asked for.
 fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<Answer, ApiError> {
     let mut metadata = page.metadata();
@@ -278,7 +293,7 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
         // Lists of custom resources always say where to go on, even if nowhere.
         metadata["continue"] = json!("");
     }
-    if output == Output::JSON && is_served_as_stored(target) {
+    if is_made_as_it_is_read(target, output) {
         let gzip = answer::accepts_gzip(&call.headers);
         return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));
     }

@@ -36,7 +36,7 @@ impl Cluster {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
-            max_requests_in_flight: None,
+            limits: croft_apiserver::Limits::default(),
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");
         let endpoint = Endpoint::from_kubeconfig(&server.kubeconfig).expect("an endpoint");

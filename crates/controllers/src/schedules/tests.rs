@@ -37,7 +37,7 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
-            max_requests_in_flight: None,
+            limits: croft_apiserver::Limits::default(),
         };
         let server = croft_apiserver::start(config).await?;
         let client = Client::new(server.local(), "default");

@@ -41,7 +41,7 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
-            max_requests_in_flight: None,
+            limits: croft_apiserver::Limits::default(),
         })
         .await?;
         let client = Client::new(server.local(), "default");

@@ -1,0 +1,146 @@
+//! A server with little memory, and clients that would have it all.
+
+use std::time::Duration;
+
+use croft_testkit::{Call, Client, Croft, MemoryLimit, Protocol, StoreKind, eventually};
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const LIMIT: u64 = 448 << 20;
+
+async fn start(name: &str, extra_args: &[&str]) -> (MemoryLimit, Croft) {
+    let limit = MemoryLimit::new(name, LIMIT).expect("a control group");
+    let wrapper = limit.wrapper();
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    (limit, Croft::start_under(StoreKind::Embedded, &wrapper, extra_args).await.expect("croft starts"))
+}
+
+const OBJECTS: usize = 300;
+const SIZE: usize = 40 << 10;
+
+/// 12 MB of objects.
+async fn fill(client: &Client) {
+    for number in 0..OBJECTS {
+        let body = json!({"metadata": {"name": format!("large-{number}")}, "data": {"text": "x".repeat(SIZE)}});
+        client.post(MAPS, &body).await.expect("an answer").ok().expect("made");
+    }
+}
+
+/// Sends a request and reads nothing.
+async fn ask_and_sit(server: &Croft, path: &str, accept: &str) -> impl AsyncRead + Unpin + use<> {
+    let mut stream = server.connect(Some(&server.admin), &["http/1.1"]).await.expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("writes");
+    stream.flush().await.expect("flushes");
+    stream
+}
+
+async fn is_well(server: &Croft, limit: &MemoryLimit) {
+    let client = server.client().expect("a client");
+    let made = client.post(MAPS, &json!({"metadata": {"generateName": "well-"}})).await.expect("an answer");
+    assert_eq!(made.status, 201, "{}", made.text());
+    let log = server.process().log_tail(5);
+    assert!(limit.peak_bytes().expect("a figure") <= LIMIT, "{log}");
+}
+
+/// Each of these lists is 12 MB, and takes several times that while it is made: 100 of them are more than three times what
+/// there is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_answers_that_nobody_reads_do_not_fill_memory() {
+    let (limit, croft) = start("answers", &[]).await;
+    let client = croft.client().expect("a client");
+    fill(&client).await;
+    let mut sitting = Vec::new();
+    for accept in ["application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io, application/json"] {
+        for _ in 0..50 {
+            sitting.push(ask_and_sit(&croft, &format!("{MAPS}?includeObject=Object"), accept).await);
+        }
+    }
+    // Those that wait are told so in the end, and the server is as it was.
+    let mut answer = vec![0; 1024];
+    let last = sitting.last_mut().expect("one of them");
+    let read = tokio::time::timeout(Duration::from_mins(1), last.read(&mut answer)).await;
+    let read = read.expect("an answer in time").expect("an answer");
+    let head = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(head.starts_with("HTTP/1.1 429 ") && head.contains("retry-after: 1"), "{head}");
+    is_well(&croft, &limit).await;
+    // With the connections the memory comes back, and a list is had as ever.
+    drop(sitting);
+    let listed = eventually("there is room again", async || {
+        let answer = client.send(Call::new(Method::GET, MAPS).header("accept", "application/yaml")).await?;
+        anyhow::ensure!(answer.status == 200, "{}", answer.status);
+        Ok(answer)
+    });
+    assert!(listed.await.text().len() > OBJECTS * SIZE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_hoards_connections_loses_them_and_others_are_served() {
+    let (limit, croft) = start("connections", &["--max-connections=100"]).await;
+    let client = croft.client_over(Protocol::Http2).expect("a client");
+    let mut watch = client.open(Call::new(Method::GET, &format!("{MAPS}?watch=1"))).await.expect("a watch");
+    let mut hoarded = Vec::new();
+    for _ in 0..300 {
+        hoarded.push(croft.connect(None, &["http/1.1"]).await.expect("a connection"));
+    }
+    // The first of them are closed by now, and the watch, on which something was asked, is not.
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(30), hoarded[0].read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "the quietest connection was not closed");
+    is_well(&croft, &limit).await;
+    loop {
+        let event = watch.event().await.expect("the watch goes on").expect("an event");
+        if event["object"]["metadata"]["generateName"] == "well-" {
+            break;
+        }
+    }
+    let figures = client.get("/metrics").await.expect("an answer").text();
+    let figure = |name: &str| -> f64 {
+        let line = figures.lines().find(|line| line.starts_with(name)).expect("the figure");
+        line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+    };
+    assert!(figure("croft_connections ") <= 101.0 && figure("croft_connections_sent_away_total") >= 200.0);
+}
+
+/// All clients come back at once after a restart, with the last that they saw.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_watches_after_a_restart_is_weathered() {
+    const WATCHERS: usize = 600;
+    let (limit, mut croft) = start("storm", &[]).await;
+    let client = croft.client().expect("a client");
+    fill(&client).await;
+    let list = client.get(&format!("{MAPS}?limit=1")).await.expect("an answer").ok().expect("a list");
+    let seen = list["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let missed = json!({"metadata": {"name": "missed"}});
+    client.post(MAPS, &missed).await.expect("an answer").ok().expect("made");
+    croft.restart().await.expect("it starts again");
+    let clients: Vec<Client> = (0..12).map(|_| croft.client_over(Protocol::Http2).expect("a client")).collect();
+    let mut storm = tokio::task::JoinSet::new();
+    for number in 0..WATCHERS {
+        let client = clients[number % clients.len()].clone();
+        // Most of them go on where they were, some begin anew with all there is.
+        let path = if number % 15 != 0 {
+            format!("{MAPS}?watch=1&resourceVersion={seen}")
+        } else {
+            format!("{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+        };
+        storm.spawn(async move {
+            let mut watch = client.open(Call::new(Method::GET, &path)).await.expect("a watch");
+            loop {
+                let event = watch.event().await.expect("the watch goes on").expect("an event");
+                assert_ne!(event["type"], "ERROR", "{event}");
+                if event["object"]["metadata"]["name"] == "missed" {
+                    return watch;
+                }
+            }
+        });
+    }
+    let mut watches = Vec::new();
+    while let Some(done) = tokio::time::timeout(Duration::from_mins(2), storm.join_next()).await.expect("in time") {
+        watches.push(done.expect("saw what it had missed"));
+    }
+    assert_eq!(watches.len(), WATCHERS);
+    is_well(&croft, &limit).await;
+}
