@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ui test lint fmt bench conformance guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test lint fmt bench conformance fuzz guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -66,6 +66,10 @@ conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers
 	@scripts/install-packages test
 	$(BUILD_TO_TEST)
 	@scripts/conformance
+
+fuzz: ## Try every parser with made-up input, guided by coverage (SECONDS=60 each, ARGS="json_body dns")
+	@scripts/install-packages run
+	@scripts/fuzz "$(or $(SECONDS),60)" $(ARGS)
 
 guest: ## Build the small guest that the tests boot (docs/guest.md)
 	@scripts/install-packages guest

@@ -44,8 +44,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("support", "apiserver"),
 ];
 
-/// For tests alone: everything may use it, but only as a dev-dependency.
-const TESTKIT: &str = "testkit";
+/// For tests alone: they may use everything, and everything may use them, but only as a dev-dependency.
+const FOR_TESTS: &[&str] = &["testkit", "fuzz"];
 
 const PREFIX: &str = "croft-";
 
@@ -56,7 +56,7 @@ pub(crate) fn check() -> Result<Vec<String>> {
     for package in packages {
         // The binary, the tests and this program have no prefix or are not libraries: they are above all layers.
         let Some(name) = crate_name(&package["name"]).filter(|name| *name != "e2e") else { continue };
-        if name != TESTKIT && layer(name).is_none() {
+        if !FOR_TESTS.contains(&name) && layer(name).is_none() {
             problems.push(format!("crates/{name} has no layer: add it to the table in xtask/src/layers.rs"));
             continue;
         }
@@ -69,11 +69,11 @@ pub(crate) fn check() -> Result<Vec<String>> {
 fn problem(name: &str, dependency: &Value) -> Option<String> {
     let used = crate_name(&dependency["name"])?;
     // Tests may use anything; `kind` is null for an ordinary dependency.
-    if dependency["kind"] == "dev" || name == TESTKIT {
+    if dependency["kind"] == "dev" || FOR_TESTS.contains(&name) {
         return None;
     }
-    if used == TESTKIT {
-        return Some(format!("crates/{name} uses testkit outside its tests"));
+    if FOR_TESTS.contains(&used) {
+        return Some(format!("crates/{name} uses {used} outside its tests"));
     }
     if !may_use(name, used) {
         return Some(format!("crates/{name} may not use crates/{used}"));

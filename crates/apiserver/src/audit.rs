@@ -12,6 +12,7 @@ mod answered;
 mod event;
 mod files;
 mod filter;
+pub(crate) mod fuzzing;
 mod lines;
 mod log;
 mod objects;

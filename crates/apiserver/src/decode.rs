@@ -49,7 +49,7 @@ fn beginning(body: &[u8]) -> String {
 
 /// The outer error is a content type that nobody reads, the inner one a body that is not what it says.
 fn parse_or_explain(body: &[u8], content_type: &str) -> Result<Result<Decoded, String>, ApiError> {
-    Ok(match body_format(content_type)? {
+    let parsed = match body_format(content_type)? {
         BodyFormat::Json => {
             parse_json(body).map(|object| Decoded { object, complaints: croft_schema::duplicate_fields(body) })
         }
@@ -60,7 +60,14 @@ fn parse_or_explain(body: &[u8], content_type: &str) -> Result<Result<Decoded, S
         BodyFormat::Protobuf => croft_api::protobuf::decode_request(body)
             .map(|(_, object)| Decoded { object, complaints: Vec::new() })
             .map_err(|e| e.to_string()),
-    })
+    };
+    Ok(parsed
+        .and_then(|decoded| if is_too_deep(&decoded.object) { Err(json::TOO_DEEP.to_owned()) } else { Ok(decoded) }))
+}
+
+/// What is nested more deeply than JSON is read could be stored, and never be read again.
+fn is_too_deep(object: &Value) -> bool {
+    json::is_deeper_than(object, json::MAX_DEPTH)
 }
 
 fn parse_json(body: &[u8]) -> Result<Value, String> {
@@ -91,6 +98,9 @@ pub(crate) fn parse_yaml(body: &[u8]) -> Result<Value, ApiError> {
 }
 
 fn require_object(value: Value) -> Result<Value, ApiError> {
+    if is_too_deep(&value) {
+        return Err(ApiError::bad_request(format!("error decoding YAML: {}", json::TOO_DEEP)));
+    }
     if value.is_object() {
         return Ok(value);
     }

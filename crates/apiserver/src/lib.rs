@@ -27,6 +27,8 @@ mod decode;
 mod discovery;
 mod encoding;
 mod fairness;
+#[doc(hidden)]
+pub mod fuzzing;
 mod harvester;
 mod history;
 mod kubevirt;

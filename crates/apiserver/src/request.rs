@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use croft_meta::selector::FieldSelector;
 use http::Method;
 
 use crate::kubevirt;
@@ -117,13 +118,15 @@ fn resource_verb(method: &Method) -> &'static str {
     }
 }
 
+/// The one name that a selector asks for. It is read as it is when objects are selected by it: whoever may only list that name
+/// must not get others by a selector that looks like it.
 fn single_name(field_selector: &str) -> String {
-    field_selector
-        .split(',')
-        .find_map(|term| term.strip_prefix("metadata.name="))
-        .map(|name| name.trim_start_matches('=').to_owned())
+    let selector = FieldSelector::parse(field_selector).unwrap_or_default();
+    selector
+        .exact("metadata.name")
         .filter(|name| croft_meta::names::is_path_segment_name(name).is_empty())
         .unwrap_or_default()
+        .to_owned()
 }
 
 /// The parsed query string; keys keep their order and may repeat.
@@ -218,6 +221,7 @@ mod tests {
             ("GET", "/api/v1/watch/namespaces/a/pods/p", "watch", "/v1", "a", "pods/p/"),
             ("GET", "/api/v1/watch/pods", "watch", "/v1", "", "pods//"),
             ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "list", "/v1", "", "pods/x/"),
+            ("GET", "/api/v1/pods?fieldSelector=a%21%3Db%5C%2Cmetadata.name%3Dx", "list", "/v1", "", "pods//"),
             ("GET", "/api/v1/pods?watch=1;x&limit=1", "list", "/v1", "", "pods//"),
             ("DELETE", "/api/v1/pods?fieldSelector=metadata.name%3Dx", "deletecollection", "/v1", "", "pods//"),
             (

@@ -14,6 +14,7 @@ pub(crate) mod csrf;
 mod dress;
 mod extras;
 mod filter;
+pub(crate) mod fuzzing;
 mod image;
 mod key_pair;
 mod kubeconfig;

@@ -3,7 +3,7 @@
 //! `upload.cdi.kubevirt.io` has one kind, UploadTokenRequest, which is answered and not stored. The file itself comes to
 //! the paths of CDI's upload proxy, which is this very server, and goes on to the agent of the claim's node.
 
-mod multipart;
+pub(crate) mod multipart;
 
 use std::sync::Arc;
 use std::time::Duration;

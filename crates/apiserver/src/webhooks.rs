@@ -11,6 +11,7 @@ mod applies;
 mod attributes;
 mod call;
 mod failure;
+pub(crate) mod fuzzing;
 mod hook;
 mod index;
 mod mutate;

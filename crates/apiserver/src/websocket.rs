@@ -12,6 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -77,6 +78,11 @@ impl Handshake {
 pub(crate) async fn upgraded(
     client: OnUpgrade,
 ) -> Result<WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, hyper::Error> {
+    Ok(of_stream(TokioIo::new(client.await?)).await)
+}
+
+/// Speaks WebSocket as the server over a connection, within our limits.
+pub(crate) async fn of_stream<C: AsyncRead + AsyncWrite + Unpin>(connection: C) -> WebSocketStream<C> {
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(MAX_MESSAGE);
     config.max_frame_size = Some(MAX_MESSAGE);
@@ -84,8 +90,7 @@ pub(crate) async fn upgraded(
     config.write_buffer_size = 0;
     config.max_write_buffer_size = 2 * MAX_MESSAGE;
     config.read_buffer_size = 16 << 10;
-    let io = TokioIo::new(client.await?);
-    Ok(WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await)
+    WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await
 }
 
 /// The comma-separated values of a header that may be repeated.

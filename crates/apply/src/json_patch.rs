@@ -3,12 +3,12 @@
 //!
 //! It differs from the RFC: `test` for null passes on a missing member; `replace` of a missing member sets it;
 //! `copy` from a missing member gives null; array indices may be negative, counting from the end; and
-//! the first segment of a path is not looked at.
+//! the first segment of a path is not looked at. And what it makes is not nested more deeply than what can be read again.
 
 use serde_json::{Map, Value};
 
 use crate::error::PatchError;
-use croft_meta::json::go_kind;
+use croft_meta::json::{self, go_kind};
 
 const MAX_OPERATIONS: usize = 10_000;
 /// What all `copy` operations of one patch may add, as a request may not be larger either.
@@ -27,7 +27,7 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value, PatchError> {
 
 fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>, PatchError> {
     let malformed = |text: String| PatchError::Malformed(format!("error decoding patch: {text}"));
-    let patch = croft_meta::json::parse(patch).map_err(malformed)?;
+    let patch = json::parse(patch).map_err(malformed)?;
     let operations = match patch {
         Value::Array(operations) => operations,
         Value::Null => Vec::new(),
@@ -80,12 +80,17 @@ fn run(doc: &mut Value, operation: &Map<String, Value>, copied_bytes: &mut usize
     // A missing value is null.
     let value = operation.get("value").unwrap_or(&Value::Null);
     match kind {
-        "add" => add(doc, path()?, value.clone()),
+        "add" => check_depth(path()?, value).and_then(|()| add(doc, path()?, value.clone())),
         "remove" => remove(doc, path()?).map(drop),
-        "replace" => replace(doc, path()?, value),
+        "replace" => check_depth(path()?, value).and_then(|()| replace(doc, path()?, value)),
         "move" => {
-            let moved = remove(doc, from()?)?;
-            add(doc, path()?, moved)
+            let (from, path) = (from()?, path()?);
+            let moved = remove(doc, from)?;
+            // What does not go further down than it was is as deep as before.
+            if segments(path) > segments(from) {
+                check_depth(path, &moved)?;
+            }
+            add(doc, path, moved)
         }
         "copy" => {
             let from = from()?;
@@ -97,11 +102,22 @@ fn run(doc: &mut Value, operation: &Map<String, Value>, copied_bytes: &mut usize
                      exceeding the limit {MAX_COPIED_BYTES}"
                 ));
             }
+            check_depth(path()?, &copy)?;
             add(doc, path()?, copy)
         }
         "test" => test(doc, path()?, value),
         other => Err(format!("Unexpected kind: {other}")),
     }
+}
+
+/// A document grows downwards with each operation: unchecked, it would become deeper than any stack.
+fn check_depth(path: &str, value: &Value) -> Result<(), String> {
+    let room = json::MAX_DEPTH.checked_sub(segments(path)).filter(|room| !json::is_deeper_than(value, *room));
+    room.map(drop).ok_or_else(|| json::TOO_DEEP.to_owned())
+}
+
+fn segments(path: &str) -> usize {
+    path.matches('/').count()
 }
 
 /// The container that holds the last segment of a path, and that segment.

@@ -21,6 +21,8 @@ mod codec;
 pub mod config;
 mod delete;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod harvester;
 mod keys;
 mod layout;

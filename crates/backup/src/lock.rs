@@ -66,7 +66,7 @@ impl From<Kind> for u8 {
 /// What is in the file. The owner is our own addition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct LockFile {
+pub(crate) struct LockFile {
     name: String,
     #[serde(rename = "Type")]
     kind: Kind,

@@ -18,6 +18,8 @@ mod error;
 mod export;
 mod fetch;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod import;
 pub mod oci;
 mod pieces;

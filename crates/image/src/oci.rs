@@ -3,6 +3,7 @@
 //! Everything is known by its digest and checked against it. Only the disk is taken out of a layer; no path of an archive ever
 //! becomes a path of ours.
 
+pub(crate) mod fuzzing;
 mod manifest;
 mod reference;
 mod session;

@@ -2,9 +2,26 @@
 
 use serde_json::Value;
 
-/// Parses a whole document.
+/// How deeply a document may be nested. Go stops at 10,000; our parser, and that of every client in Rust, at 127. An object
+/// must be readable within a list, an event or a review, and with a record of who owns its fields.
+pub const MAX_DEPTH: usize = 110;
+/// What is said of one that is nested more deeply, in Go's words.
+pub const TOO_DEEP: &str = "exceeded max depth";
+
+/// Parses a whole document, which is then nested no more deeply than [`MAX_DEPTH`].
 pub fn parse(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| describe(body, &error))
+    let value = serde_json::from_slice(body).map_err(|error| describe(body, &error))?;
+    if is_deeper_than(&value, MAX_DEPTH) { Err(TOO_DEEP.to_owned()) } else { Ok(value) }
+}
+
+/// Whether a value has lists and objects within each other more often than that. Looks no deeper.
+pub fn is_deeper_than(value: &Value, depth: usize) -> bool {
+    match (value, depth) {
+        (Value::Array(_) | Value::Object(_), 0) => true,
+        (Value::Array(items), _) => items.iter().any(|item| is_deeper_than(item, depth - 1)),
+        (Value::Object(map), _) => map.values().any(|item| is_deeper_than(item, depth - 1)),
+        _ => false,
+    }
 }
 
 /// What Go's decoder calls a value in "cannot unmarshal … into".
@@ -71,5 +88,18 @@ mod tests {
         for (body, expected) in table {
             assert_eq!(parse(body.as_bytes()).unwrap_err(), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn documents_are_not_nested_without_end() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_ok());
+        for depth in [MAX_DEPTH + 1, 127, 128, 100_000] {
+            assert!(parse(nested(depth).as_bytes()).unwrap_err().ends_with(TOO_DEEP), "{depth}");
+        }
+        assert!(!is_deeper_than(&Value::Null, 0) && is_deeper_than(&serde_json::json!([]), 0));
+        assert!(
+            is_deeper_than(&serde_json::json!({"a": [{}]}), 2) && !is_deeper_than(&serde_json::json!({"a": [{}]}), 3)
+        );
     }
 }

@@ -17,6 +17,8 @@ mod dhcp;
 mod dns;
 mod error;
 mod firewall;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod links;
 mod mac;

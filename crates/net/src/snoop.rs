@@ -75,7 +75,7 @@ pub(crate) async fn receive(socket: &AsyncFd<OwnedFd>) -> io::Result<(Mac, Vec<u
 }
 
 /// The address that a packet's sender says is its own.
-fn claimed(packet: &[u8], mac: Mac) -> Option<IpAddr> {
+pub(crate) fn claimed(packet: &[u8], mac: Mac) -> Option<IpAddr> {
     if packet.first().is_some_and(|byte| byte >> 4 == 6) {
         let (source, hops, message) = packet::read_icmp6(packet)?;
         return (hops == 255).then(|| claimed6(source, message))?.map(IpAddr::V6);

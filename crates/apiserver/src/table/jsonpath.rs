@@ -53,9 +53,22 @@ enum Operator {
     GreaterOrEqual,
 }
 
-/// The value does not have the shape that the path demands.
+/// The value does not have the shape that the path demands, or the path finds the same things over and over.
 #[derive(Debug)]
 struct Mismatch;
+
+/// How many values a path may look at: `..` after `..` finds everything as often as there are ways to it.
+const MOST_STEPS: usize = 500_000;
+
+/// What is left of that.
+struct Budget(usize);
+
+impl Budget {
+    fn spend(&mut self, steps: usize) -> Result<(), Mismatch> {
+        self.0 = self.0.checked_sub(steps).ok_or(Mismatch)?;
+        Ok(())
+    }
+}
 
 type Found<'a> = Vec<Cow<'a, Value>>;
 
@@ -67,7 +80,7 @@ impl JsonPath {
 
     /// The first value found. A value of the wrong shape on the way counts as nothing found.
     pub(crate) fn first<'a>(&self, data: &'a Value) -> Option<Cow<'a, Value>> {
-        walk(&self.0, vec![Cow::Borrowed(data)]).ok()?.into_iter().next()
+        walk(&self.0, vec![Cow::Borrowed(data)], &mut Budget(MOST_STEPS)).ok()?.into_iter().next()
     }
 
     /// The names that lead to all that the path looks at, one within the other.
@@ -80,35 +93,45 @@ impl JsonPath {
 
     #[cfg(test)]
     fn all(&self, data: &Value) -> Option<Vec<Value>> {
-        Some(walk(&self.0, vec![Cow::Borrowed(data)]).ok()?.into_iter().map(Cow::into_owned).collect())
+        let found = walk(&self.0, vec![Cow::Borrowed(data)], &mut Budget(MOST_STEPS)).ok()?;
+        Some(found.into_iter().map(Cow::into_owned).collect())
     }
 }
 
-fn walk<'a>(nodes: &[Node], input: Found<'a>) -> Result<Found<'a>, Mismatch> {
-    nodes.iter().try_fold(input, |found, node| step(node, found))
+fn walk<'a>(nodes: &[Node], input: Found<'a>, budget: &mut Budget) -> Result<Found<'a>, Mismatch> {
+    nodes.iter().try_fold(input, |found, node| step(node, found, budget))
 }
 
-fn step<'a>(node: &Node, input: Found<'a>) -> Result<Found<'a>, Mismatch> {
+fn step<'a>(node: &Node, input: Found<'a>, budget: &mut Budget) -> Result<Found<'a>, Mismatch> {
+    budget.spend(input.len() + 1)?;
     let mut out = Vec::new();
     match node {
         Node::Field(name) => out.extend(input.into_iter().filter_map(|value| member(value, name))),
-        Node::Wildcard => out.extend(input.into_iter().flat_map(children)),
-        Node::Recursive => input.into_iter().for_each(|value| descend(value, &mut out)),
+        Node::Wildcard => {
+            for value in input {
+                let found = children(value);
+                budget.spend(found.len())?;
+                out.extend(found);
+            }
+        }
+        Node::Recursive => input.into_iter().try_for_each(|value| descend(value, &mut out, budget))?,
         Node::Constant(value) => out.extend(input.iter().map(|_| Cow::Owned(value.clone()))),
         Node::Word => return Err(Mismatch),
         Node::Union(branches) => {
             for branch in branches {
-                out.extend(walk(branch, input.clone())?);
+                out.extend(walk(branch, input.clone(), budget)?);
             }
         }
         Node::Slice(slice) => {
             for value in input.into_iter().filter(|v| !v.is_null()) {
-                out.extend(slice.take(items(value)?)?);
+                let all = items(value)?;
+                budget.spend(all.len())?;
+                out.extend(slice.take(all)?);
             }
         }
         Node::Filter { left, compare } => {
             for item in input.into_iter().map(items).collect::<Result<Vec<_>, _>>()?.into_iter().flatten() {
-                if passes(left, compare.as_ref(), &item)? {
+                if passes(left, compare.as_ref(), &item, budget)? {
                     out.push(item);
                 }
             }
@@ -141,7 +164,7 @@ fn children(value: Cow<'_, Value>) -> Found<'_> {
 }
 
 /// The value and everything below it, except what has nothing in it (numbers, empty lists).
-fn descend<'a>(value: Cow<'a, Value>, out: &mut Found<'a>) {
+fn descend<'a>(value: Cow<'a, Value>, out: &mut Found<'a>, budget: &mut Budget) -> Result<(), Mismatch> {
     let has_content = match value.as_ref() {
         Value::Object(map) => !map.is_empty(),
         Value::Array(list) => !list.is_empty(),
@@ -149,20 +172,27 @@ fn descend<'a>(value: Cow<'a, Value>, out: &mut Found<'a>) {
         _ => false,
     };
     if has_content {
+        budget.spend(1)?;
         out.push(value.clone());
         for child in children(value) {
-            descend(child, out);
+            descend(child, out, budget)?;
         }
     }
+    Ok(())
 }
 
-fn passes(left: &[Node], compare: Option<&(Operator, Vec<Node>)>, item: &Value) -> Result<bool, Mismatch> {
-    let found = walk(left, vec![Cow::Borrowed(item)]);
+fn passes(
+    left: &[Node],
+    compare: Option<&(Operator, Vec<Node>)>,
+    item: &Value,
+    budget: &mut Budget,
+) -> Result<bool, Mismatch> {
+    let found = walk(left, vec![Cow::Borrowed(item)], budget);
     let Some((operator, right)) = compare else {
         // Upstream takes a list that is too short for the index as a sign that there is something.
         return Ok(found.map_or(true, |found| !found.is_empty()));
     };
-    let (found, wanted) = (found?, walk(right, vec![Cow::Borrowed(item)])?);
+    let (found, wanted) = (found?, walk(right, vec![Cow::Borrowed(item)], budget)?);
     match (found.as_slice(), wanted.as_slice()) {
         ([], _) | (_, []) => Ok(false),
         ([found], [wanted]) => operator.compare(found, wanted),

@@ -73,6 +73,11 @@ impl Token {
     }
 }
 
+/// A token, read and written again. For `croft-fuzz`.
+pub(crate) fn rewritten_token(text: &str) -> Option<String> {
+    Token::decode(text).ok().map(|token| token.encode())
+}
+
 pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
     let options = ListOptions::parse(&call.query, false)?;
     let selection = Selection::parse(target, &options)?;

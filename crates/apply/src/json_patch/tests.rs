@@ -9,6 +9,28 @@ fn patched(doc: &Value, patch: &Value) -> Result<Value, PatchError> {
 }
 
 #[test]
+fn a_patch_makes_nothing_that_cannot_be_read_again() {
+    let deep = "/a".repeat(json::MAX_DEPTH);
+    let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"a": inner}));
+    let fits = json!([{"op": "add", "path": &deep[..deep.len() - 2], "value": {}}]);
+    assert!(patched(&nested(json::MAX_DEPTH - 2), &fits).is_ok());
+    let document = nested(json::MAX_DEPTH - 1);
+    let table = [
+        json!([{"op": "add", "path": deep, "value": {}}]),
+        json!([{"op": "replace", "path": deep, "value": []}]),
+        json!([{"op": "copy", "from": "/a/a", "path": "/a/a/a/a/a"}]),
+        json!([{"op": "copy", "from": "/a", "path": "/b"}, {"op": "move", "from": "/b", "path": "/a/a/a/b"}]),
+    ];
+    for patch in table {
+        assert_eq!(patched(&document, &patch), Err(PatchError::Rejected(json::TOO_DEEP.to_owned())), "{patch}");
+    }
+    // Each operation by itself is harmless.
+    let tower: Vec<Value> =
+        (1..2000).map(|level| json!({"op": "add", "path": "/a".repeat(level), "value": {}})).collect();
+    assert!(patched(&json!({}), &json!(tower)).is_err());
+}
+
+#[test]
 fn operations_give_what_upstream_gives() {
     let cases = [
         ("add a member", json!({}), json!([{"op": "add", "path": "/a", "value": 1}]), json!({"a": 1})),

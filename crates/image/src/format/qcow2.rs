@@ -139,6 +139,7 @@ impl Tables {
         if !image.fill(&mut first, offset)? {
             return Err(truncated(image, offset));
         }
+        refuse_shared(&first)?;
         Ok(Self { cluster_bits, entry_bytes: usize::from(entry_bytes), first })
     }
 
@@ -166,6 +167,17 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Each table is for one part of the disk. One that stands for many would be read as often: a small file, work for hours.
+fn refuse_shared(first: &[u8]) -> Result<(), FormatError> {
+    let mut offsets: Vec<u64> = first.chunks_exact(8).map(|entry| entry.be64(0) & OFFSET).collect();
+    offsets.retain(|offset| *offset != 0);
+    offsets.sort_unstable();
+    if offsets.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(damaged("parts of its disk share a table"));
+    }
+    Ok(())
 }
 
 /// Zero if there is none.

@@ -136,6 +136,29 @@ fn a_qcow2_that_is_damaged_or_cut_short_is_refused() {
     }
 }
 
+/// A few kilobytes that would be read a million times over.
+#[test]
+fn a_qcow2_whose_tables_are_one_is_refused() {
+    let mut image = vec![0; 8192];
+    image[..4].copy_from_slice(b"QFI\xfb");
+    let entries = 256_u32;
+    // Version, bits of a cluster, entries of the first table: tables of 64 entries of 512 bytes each.
+    for (at, number) in [(4, 2), (20, 9), (36, entries)] {
+        image[at..at + 4].copy_from_slice(&number.to_be_bytes());
+    }
+    let size = u64::from(entries) * 64 * 512;
+    for (at, number) in [(24, size), (40, 512)] {
+        image[at..at + 8].copy_from_slice(&number.to_be_bytes());
+    }
+    for entry in image[512..][..2048].chunks_exact_mut(8) {
+        entry.copy_from_slice(&4096_u64.to_be_bytes());
+    }
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&image).unwrap();
+    let message = inspect(&file).unwrap_err().to_string();
+    assert_eq!(message, "the qcow2 image is damaged: parts of its disk share a table");
+}
+
 #[test]
 fn what_is_no_image_is_refused() {
     let page = [b"<!DOCTYPE html><html>".to_vec(), vec![b'x'; 2048 - 21]].concat();

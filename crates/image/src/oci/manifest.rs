@@ -87,6 +87,14 @@ fn choose<'a>(manifests: &'a [Descriptor], platform: &Platform) -> Result<&'a De
     chosen.ok_or_else(|| PullError::NotFound(format!("image for {}/{}", platform.os, platform.architecture)))
 }
 
+/// Whether a document is a manifest, of this host's kind if it is a list. For `croft-fuzz`.
+pub(super) fn understood(body: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<Document>(body) else { return false };
+    let layers = document.layers.iter().flatten().all(|layer| layer.checksum().is_ok());
+    let chosen = document.manifests.as_deref().map(|manifests| choose(manifests, &Platform::default()));
+    layers && chosen.is_none_or(|chosen| chosen.is_ok_and(|chosen| chosen.checksum().is_ok()))
+}
+
 async fn get(session: &mut Session, target: &str, expected: Option<&str>) -> Result<(String, Document), PullError> {
     let body = session.get(&format!("manifests/{target}"), ACCEPTED, LONGEST).await?;
     let digest = sha256(&body).to_string();

@@ -212,6 +212,11 @@ impl Challenge {
     }
 }
 
+/// Whether a challenge is one. For `croft-fuzz`.
+pub(super) fn understood(text: &str) -> bool {
+    Challenge::parse(text).is_some()
+}
+
 /// `name="value"`, where the value may have commas.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut rest = text;

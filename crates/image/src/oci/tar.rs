@@ -132,9 +132,11 @@ fn has_checksum(header: &[u8; 512]) -> bool {
 
 /// Octal digits, or binary when the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
-    if field[0] & 0x80 != 0 {
-        let (high, low) = field.split_at(field.len() - 8);
-        let is_small = high[0] == 0x80 && high[1..].iter().all(|byte| *byte == 0);
+    let (first, rest) = field.split_first()?;
+    if first & 0x80 != 0 {
+        // A field of eight bytes has no room beside the bit for more than seven.
+        let (high, low) = rest.split_at(rest.len().saturating_sub(8));
+        let is_small = *first == 0x80 && high.iter().all(|byte| *byte == 0);
         return is_small.then(|| low.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)));
     }
     let digits = text(field);

@@ -119,3 +119,11 @@ fn no_text_makes_the_parser_panic() {
         }
     }
 }
+
+#[test]
+fn a_path_that_finds_everything_over_and_over_finds_nothing() {
+    let data = (0..60).fold(json!({"b": 1}), |inner, _| json!({"a": inner}));
+    assert_eq!(JsonPath::parse("..a..b").unwrap().first(&data).map(Cow::into_owned), Some(json!(1)));
+    // Sixty levels, of which each step may take any: fifty million ways.
+    assert_eq!(JsonPath::parse("..a..a..a..a..a..a").unwrap().first(&data), None);
+}

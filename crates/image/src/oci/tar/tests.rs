@@ -61,6 +61,13 @@ fn damage_is_named() {
     let mut flipped = archive.clone();
     flipped[0] ^= 1;
     assert!(matches!(take(&flipped, None), Err(PullError::Archive(_))));
+    // The checksum's field is the one that a binary number fills to the last byte.
+    let mut binary = archive.clone();
+    binary[148..156].fill(0x80);
+    assert!(matches!(take(&binary, None), Err(PullError::Archive(_))));
+    assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 1, 2]), Some(258));
+    assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]), Some(258));
+    assert_eq!((number(&[0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]), number(&[])), (None, None));
     for cut in [700, 1100, 1600, 4000] {
         assert!(matches!(take(&archive[..cut], None), Err(PullError::Archive(_))), "cut at {cut}");
     }
