@@ -10,9 +10,11 @@
 mod croft;
 mod endpoint;
 mod etcd;
+pub mod history;
 mod https;
 mod kube_apiserver;
 mod kubectl;
+pub mod linearizability;
 mod patience;
 mod pki;
 mod process;
