@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ui test lint fmt bench conformance fuzz guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test faults lint fmt bench conformance fuzz guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -45,6 +45,11 @@ test: ## Run every check and every test
 	$(BUILD_TO_TEST)
 	@scripts/ui e2e
 	@scripts/cargo-test
+
+faults: ## Go through the faults of etcd and kills of the server ten times (ROUNDS=, CROFT_FAULTS_SEED=)
+	@scripts/install-packages test
+	$(BUILD_TO_TEST)
+	CROFT_FAULTS_ROUNDS=$(or $(ROUNDS),10) $(CARGO) test --workspace --test etcd_faults --test crash
 
 lint: ## Check formatting, lints, layers and house rules
 	@scripts/ui lint

@@ -16,6 +16,7 @@ pub mod storage;
 pub mod web;
 pub mod webhook_field;
 pub mod webhook_server;
+pub mod witness;
 
 pub use croft_testkit::{Server, ServerKind};
 

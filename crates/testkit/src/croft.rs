@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::patience::promptly_within;
-use crate::{Endpoint, Etcd, Process, patience};
+use crate::{Endpoint, Etcd, Host, Process, patience};
+
+/// What servers of one cluster have in common, besides their store.
+const SHARED: [&str; 4] = ["pki/ca.crt", "pki/ca.key", "pki/sa.key", "encryption.key"];
 
 /// Where Croft keeps its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,13 +27,22 @@ pub struct Croft {
     process: Process,
     endpoint: Endpoint,
     binary: PathBuf,
-    etcd: Option<Etcd>,
+    backing: Backing,
     /// What starts the program, if it is not started directly.
     wrapper: Vec<String>,
     extra_args: Vec<String>,
     started_in: Duration,
     node: Option<NodeDirs>,
     dir: TempDir,
+}
+
+/// Its store, kept alive as long as it is.
+#[derive(Debug)]
+enum Backing {
+    Embedded,
+    Own(Etcd),
+    /// Somebody else's etcd, as `--etcd-endpoints` takes it.
+    Shared(String),
 }
 
 /// What a node leaves behind when it is killed, and how to be rid of it.
@@ -70,7 +82,21 @@ impl Croft {
         let wrapper = wrapper.iter().map(|arg| (*arg).to_owned()).collect();
         let args: Vec<String> =
             extra_args.iter().map(|arg| (*arg).to_owned()).chain(["--no-node".to_owned()]).collect();
-        Self::launch(store, wrapper, args, tempdir()?, None).await
+        Self::launch(Backing::start(store).await?, wrapper, "127.0.0.1", args, tempdir()?, None).await
+    }
+
+    /// A server on another host, with its state in the etcd that answers at `endpoints`. With `first`, it is one more server of
+    /// that one's cluster. It runs no virtual machines.
+    pub async fn start_on(host: &Host, endpoints: &str, first: Option<&Self>) -> Result<Self> {
+        let dir = tempdir()?;
+        if let Some(first) = first {
+            std::fs::create_dir(dir.path().join("pki"))?;
+            for name in SHARED {
+                std::fs::copy(first.data_dir().join(name), dir.path().join(name)).context(name)?;
+            }
+        }
+        let backing = Backing::Shared(endpoints.to_owned());
+        Self::launch(backing, host.wrapper(), &host.address, vec!["--no-node".to_owned()], dir, None).await
     }
 
     /// A server that is a node too. Its guests are killed when it is dropped.
@@ -87,25 +113,22 @@ impl Croft {
         let mut args: Vec<String> = extra_args.iter().map(|arg| (*arg).to_owned()).collect();
         args.extend(["--node-listen=127.0.0.1:0".to_owned(), format!("--run-dir={}", run_dir.path().display())]);
         let node = NodeDirs { run_dir, data_dir: dir.path().to_owned() };
-        Self::launch(store, wrapper, args, dir, Some(node)).await
+        Self::launch(Backing::start(store).await?, wrapper, "127.0.0.1", args, dir, Some(node)).await
     }
 
     async fn launch(
-        store: StoreKind,
+        backing: Backing,
         wrapper: Vec<String>,
+        address: &str,
         extra_args: Vec<String>,
         dir: TempDir,
         node: Option<NodeDirs>,
     ) -> Result<Self> {
-        let etcd = match store {
-            StoreKind::Embedded => None,
-            StoreKind::Etcd => Some(Etcd::start().await?),
-        };
         let binary = binary()?;
         let start = Instant::now();
-        let mut process = spawn(&wrapper, &binary, dir.path(), "127.0.0.1:0", etcd.as_ref(), &extra_args)?;
+        let mut process = spawn(&wrapper, &binary, dir.path(), &format!("{address}:0"), &backing, &extra_args)?;
         let endpoint = wait_ready(&mut process, dir.path()).await?;
-        Ok(Self { process, endpoint, binary, etcd, wrapper, extra_args, started_in: start.elapsed(), node, dir })
+        Ok(Self { process, endpoint, binary, backing, wrapper, extra_args, started_in: start.elapsed(), node, dir })
     }
 
     /// Kills the server if it still runs and starts it again on the same data and address.
@@ -115,8 +138,7 @@ impl Croft {
         }
         let address = self.endpoint.address()?.to_string();
         let start = Instant::now();
-        let (dir, etcd) = (self.dir.path(), self.etcd.as_ref());
-        self.process = spawn(&self.wrapper, &self.binary, dir, &address, etcd, &self.extra_args)?;
+        self.process = spawn(&self.wrapper, &self.binary, self.dir.path(), &address, &self.backing, &self.extra_args)?;
         self.endpoint = wait_ready(&mut self.process, self.dir.path()).await?;
         self.started_in = start.elapsed();
         Ok(())
@@ -142,7 +164,10 @@ impl Croft {
 
     /// The etcd that it was started with, to be ill-treated.
     pub fn etcd(&mut self) -> Option<&mut Etcd> {
-        self.etcd.as_mut()
+        match &mut self.backing {
+            Backing::Own(etcd) => Some(etcd),
+            Backing::Embedded | Backing::Shared(_) => None,
+        }
     }
 
     pub fn data_dir(&self) -> &Path {
@@ -157,6 +182,15 @@ impl Croft {
     /// From starting the process to the first answer to an authenticated request.
     pub fn started_in(&self) -> Duration {
         self.started_in
+    }
+}
+
+impl Backing {
+    async fn start(store: StoreKind) -> Result<Self> {
+        Ok(match store {
+            StoreKind::Embedded => Self::Embedded,
+            StoreKind::Etcd => Self::Own(Etcd::start().await?),
+        })
     }
 }
 
@@ -192,7 +226,7 @@ fn spawn(
     binary: &Path,
     dir: &Path,
     listen: &str,
-    etcd: Option<&Etcd>,
+    backing: &Backing,
     extra: &[String],
 ) -> Result<Process> {
     let mut command = match wrapper.split_first() {
@@ -204,9 +238,10 @@ fn spawn(
         }
     };
     command.arg("server").arg("--data-dir").arg(dir).args(["--listen", listen]);
-    match etcd {
-        None => command.args(["--store", "embedded"]),
-        Some(etcd) => command.args(["--store", "etcd", "--etcd-endpoints", &etcd.url]),
+    match backing {
+        Backing::Embedded => command.args(["--store", "embedded"]),
+        Backing::Own(etcd) => command.args(["--store", "etcd", "--etcd-endpoints", &etcd.url]),
+        Backing::Shared(endpoints) => command.args(["--store", "etcd", "--etcd-endpoints", endpoints]),
     };
     command.args(extra);
     Process::spawn("croft", command, &dir.join("test.log"))

@@ -1,10 +1,10 @@
 //! Requests to an etcd cluster: which member, with which token, and when to try again.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -20,8 +20,10 @@ use crate::{Error, Result};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// A caller gets an answer within this, whatever the members do.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A member that leaves a read unanswered for this long has had its turn.
-const MEMBER_TIMEOUT: Duration = Duration::from_secs(4);
+/// A member that leaves a request unanswered for this long has had its turn.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Without a leader, members are asked again for this long: an election takes a second or two.
+const ELECTION_PATIENCE: Duration = Duration::from_secs(5);
 /// etcd cuts off clients that ask more often than every five seconds.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Between rounds over all members.
@@ -42,7 +44,8 @@ pub(super) enum Repeat {
 #[derive(Debug)]
 pub(super) struct Client {
     members: Vec<Channel>,
-    current: AtomicUsize,
+    /// Counts on from member to member, round and round.
+    current: watch::Sender<usize>,
     credentials: Option<Credentials>,
     token: RwLock<Option<MetadataValue<Ascii>>>,
     pub(super) closed: CancellationToken,
@@ -77,7 +80,7 @@ impl Client {
         };
         Ok(Self {
             members,
-            current: AtomicUsize::new(0),
+            current: watch::Sender::new(0),
             credentials,
             token: RwLock::default(),
             closed: CancellationToken::new(),
@@ -90,18 +93,32 @@ impl Client {
 
     /// The member in use, and its number for [`Self::leave`].
     pub(super) fn member(&self) -> (usize, Channel) {
-        let number = self.current.load(Ordering::Relaxed);
+        let number = *self.current.borrow();
         (number, self.members[number % self.members.len()].clone())
     }
 
     /// Moves on from a member that does not answer, unless somebody else already has.
     pub(super) fn leave(&self, number: usize) {
+        if self.members.len() == 1 {
+            return;
+        }
         let next = number.wrapping_add(1);
-        if self.current.compare_exchange(number, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-            && self.members.len() > 1
-        {
+        let is_first = self.current.send_if_modified(|current| {
+            let is_first = *current == number;
+            if is_first {
+                *current = next;
+            }
+            is_first
+        });
+        if is_first {
             tracing::warn!(member = next % self.members.len(), "etcd member left, trying the next");
         }
+    }
+
+    /// Ends when somebody has left the member.
+    pub(super) async fn left(&self, number: usize) {
+        // It fails when there is no sender, and that is `self`.
+        let _ = self.current.subscribe().wait_for(|current| *current != number).await;
     }
 
     /// Adds what etcd wants to know besides the message.
@@ -126,23 +143,18 @@ impl Client {
         T: Clone,
         F: Future<Output = Result<Response<R>, Status>>,
     {
-        let end = Instant::now() + REQUEST_TIMEOUT;
+        let start = Instant::now();
+        let end = start + REQUEST_TIMEOUT;
         let mut renewed = false;
-        let mut tries = self.members.len() * ROUNDS;
+        let (mut asked, mut unreachable) = (0_usize, 0);
         loop {
             if self.closed.is_cancelled() {
                 return Err(Status::unavailable("the store has been closed"));
             }
             let (number, channel) = self.member();
-            let left = end.saturating_duration_since(Instant::now());
-            // A write that was sent cannot be sent to another member: it may as well wait to the end.
-            let can_ask_others = repeat == Repeat::Safe && self.members.len() > 1;
-            let patience = if can_ask_others { left.min(MEMBER_TIMEOUT) } else { left };
-            let answer = tokio::time::timeout(patience, rpc(channel, self.request(message.clone()))).await;
-            let status = match answer {
-                Ok(Ok(response)) => return Ok(response.into_inner()),
-                Ok(Err(status)) => status,
-                Err(_) => Status::deadline_exceeded("etcd did not answer in time"),
+            let status = match self.ask(number, rpc(channel, self.request(message.clone())), repeat, end).await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => status,
             };
             if is_stale_token(&status) && self.credentials.is_some() && !renewed {
                 renewed = true;
@@ -153,15 +165,40 @@ impl Client {
                 return Err(status);
             }
             self.leave(number);
-            tries -= 1;
+            asked += 1;
+            // Whoever can be reached makes the rest worth waiting for.
+            unreachable = if has_no_leader(&status) { 0 } else { unreachable + 1 };
             let is_late = Instant::now() + ROUND_PAUSE >= end;
-            if tries == 0 || is_late || (repeat == Repeat::IfUnsent && !was_unsent(&status)) {
+            let is_leaderless = has_no_leader(&status) && start.elapsed() >= ELECTION_PATIENCE;
+            let is_hopeless = unreachable >= self.members.len() * ROUNDS || is_leaderless || is_late;
+            if is_hopeless || (repeat == Repeat::IfUnsent && !was_unsent(&status)) {
                 return Err(status);
             }
-            if tries.is_multiple_of(self.members.len()) {
+            if asked.is_multiple_of(self.members.len()) {
                 tokio::time::sleep(ROUND_PAUSE).await;
             }
         }
+    }
+
+    /// One attempt. A read that a member leaves unanswered may be had from another; a write that was sent cannot be sent again,
+    /// so its answer is waited for to the end, but what comes after it need not go the same way.
+    async fn ask<R>(
+        &self,
+        number: usize,
+        answer: impl Future<Output = Result<R, Status>>,
+        repeat: Repeat,
+        end: Instant,
+    ) -> Result<R, Status> {
+        let late = || Status::deadline_exceeded("etcd did not answer in time");
+        let mut answer = std::pin::pin!(tokio::time::timeout_at(end, answer));
+        if self.members.len() > 1 {
+            match tokio::time::timeout(MEMBER_TIMEOUT, &mut answer).await {
+                Ok(answer) => return answer.unwrap_or_else(|_| Err(late())),
+                Err(_) if repeat == Repeat::Safe => return Err(late()),
+                Err(_) => self.leave(number),
+            }
+        }
+        answer.await.unwrap_or_else(|_| Err(late()))
     }
 
     /// Gets a token, where a user name was given.
@@ -173,7 +210,8 @@ impl Client {
             let message =
                 AuthenticateRequest { name: credentials.username.clone(), password: credentials.password.clone() };
             let mut client = AuthClient::new(channel);
-            let answer = tokio::time::timeout(REQUEST_TIMEOUT, client.authenticate(message)).await;
+            let patience = if self.members.len() > 1 { MEMBER_TIMEOUT } else { REQUEST_TIMEOUT };
+            let answer = tokio::time::timeout(patience, client.authenticate(message)).await;
             match answer {
                 Ok(Ok(response)) => {
                     let token = MetadataValue::try_from(response.into_inner().token)
@@ -260,9 +298,11 @@ pub(super) fn is_stale_token(status: &Status) -> bool {
         || text.contains("user name is empty")
 }
 
-/// Another member may do better.
+/// Another member may do better, or the same one a little later.
 pub(super) fn is_member_failing(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) || is_broken(status)
+    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
+        || is_broken(status)
+        || was_dropped(status)
 }
 
 /// The connection failed, whatever code tonic has chosen for that: what etcd itself says has no deeper cause.
@@ -270,25 +310,58 @@ pub(super) fn is_broken(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
+/// The member was reached, and waits for an election.
+fn has_no_leader(status: &Status) -> bool {
+    status.message() == "etcdserver: no leader" || was_dropped(status)
+}
+
+/// etcd did not even propose it: there was no leader, or it was about to hand over, or had too much to do.
+pub(super) fn was_dropped(status: &Status) -> bool {
+    !is_broken(status)
+        && ["raft proposal dropped", "etcdserver: too many requests"].iter().any(|text| status.message().contains(text))
+}
+
 /// The request did not reach etcd, or etcd refused before proposing it.
 fn was_unsent(status: &Status) -> bool {
-    if status.message() == "etcdserver: no leader" {
+    if has_no_leader(status) {
         return true;
     }
     let mut cause = std::error::Error::source(status);
     while let Some(err) = cause {
-        let kind = err.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        if matches!(
-            kind,
-            Some(
-                std::io::ErrorKind::ConnectionRefused
-                    | std::io::ErrorKind::HostUnreachable
-                    | std::io::ErrorKind::NetworkUnreachable
-            )
-        ) {
+        // There was no connection to send it by. The error of one that there was may look the same in every other way.
+        if err.is::<tonic::ConnectError>() {
             return true;
         }
         cause = err.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_sent_again_only_if_it_was_not_carried_out() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::HostUnreachable);
+        let unconnected = Status::from_error(Box::new(tonic::ConnectError(refused().into())));
+        let cases = [
+            (Status::unavailable("etcdserver: no leader"), true),
+            (Status::unknown("raft proposal dropped"), true),
+            (Status::resource_exhausted("etcdserver: too many requests"), true),
+            (unconnected, true),
+            // An open connection that gives up says the same as one that was never made.
+            (Status::from_error(Box::new(refused())), false),
+            (Status::from_error(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionReset))), false),
+            (Status::unavailable("etcdserver: request timed out"), false),
+            (Status::unavailable("etcdserver: request timed out, possibly due to previous leader failure"), false),
+            (Status::unavailable("etcdserver: leader changed"), false),
+            (Status::deadline_exceeded("etcd did not answer in time"), false),
+        ];
+        for (status, expected) in cases {
+            assert!(is_member_failing(&status), "{status:?}");
+            assert_eq!(was_unsent(&status), expected, "{status:?}");
+        }
+        assert!(!is_member_failing(&Status::permission_denied("etcdserver: permission denied")));
+    }
 }

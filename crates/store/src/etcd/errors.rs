@@ -2,7 +2,7 @@
 
 use tonic::{Code, Status};
 
-use super::client::is_broken;
+use super::client::{is_broken, was_dropped};
 use crate::Error;
 
 /// Everything that needs no further question to etcd.
@@ -13,7 +13,7 @@ pub(super) fn error(status: &Status) -> Error {
         None => format!("etcd: {}", text.trim_start_matches("etcdserver: ")),
     };
     match status.code() {
-        _ if is_broken(status) => Error::Unavailable { reason: reason() },
+        _ if is_broken(status) || was_dropped(status) => Error::Unavailable { reason: reason() },
         Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Error::Unavailable { reason: reason() },
         Code::InvalidArgument if text.contains("too large") => Error::TooLarge { reason: reason() },
         Code::ResourceExhausted if text.contains("larger than max") => Error::TooLarge { reason: reason() },
@@ -85,6 +85,8 @@ mod tests {
             (Status::invalid_argument("etcdserver: too many operations in txn request"), "invalid"),
             (Status::unavailable("etcdserver: no leader"), "cannot be reached: etcd: no leader"),
             (Status::permission_denied("etcdserver: permission denied"), "refused the request: permission denied"),
+            (Status::unknown("raft proposal dropped"), "cannot be reached: etcd: raft proposal dropped"),
+            (Status::resource_exhausted("etcdserver: too many requests"), "cannot be reached: etcd: too many requests"),
             (Status::from_error("connection reset".into()), "cannot be reached: etcd: connection reset"),
         ];
         for (status, expected) in cases {

@@ -41,12 +41,15 @@ pub(super) struct Watch {
     pub(super) trusts_progress: bool,
     /// Everything up to here has been delivered.
     pub(super) last: Revision,
-    connection: Option<Streaming<WatchResponse>>,
+    connection: Option<Connection>,
     ready: VecDeque<WatchItem>,
     fragments: Vec<Raw>,
     backoff: Duration,
     is_over: bool,
 }
+
+/// By which member, and what comes from it.
+type Connection = (usize, Streaming<WatchResponse>);
 
 impl Watch {
     pub(super) fn new(
@@ -92,11 +95,19 @@ impl Watch {
             if let Some(item) = self.ready.pop_front() {
                 return Ok(item);
             }
-            let Some(connection) = &mut self.connection else {
+            let Some((member, connection)) = &mut self.connection else {
                 self.connect().await;
                 continue;
             };
-            match connection.message().await {
+            let message = tokio::select! {
+                message = connection.message() => message,
+                // Whoever found that it does not answer has found it for us, too.
+                () = self.client.left(*member) => {
+                    self.drop_connection();
+                    continue;
+                }
+            };
+            match message {
                 Ok(Some(response)) => self.take(response).await?,
                 Ok(None) => self.disconnect().await,
                 Err(status) => {
@@ -128,9 +139,13 @@ impl Watch {
         let _ = sender.try_send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
         let requests = stream::poll_fn(move |context| receiver.poll_recv(context));
         let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
-        match tokio::time::timeout(CREATE_TIMEOUT, client.watch(self.client.request(requests))).await {
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(CREATE_TIMEOUT, client.watch(self.client.request(requests))) => answer,
+            () = self.client.left(number) => return self.disconnect().await,
+        };
+        match answer {
             Ok(Ok(response)) => {
-                self.connection = Some(response.into_inner());
+                self.connection = Some((number, response.into_inner()));
                 self.open.add(sender);
                 return;
             }
@@ -148,10 +163,14 @@ impl Watch {
 
     /// Leaves a pause before the next attempt.
     async fn disconnect(&mut self) {
-        self.connection = None;
-        self.fragments.clear();
+        self.drop_connection();
         tokio::time::sleep(self.backoff).await;
         self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
+    }
+
+    fn drop_connection(&mut self) {
+        self.connection = None;
+        self.fragments.clear();
     }
 
     async fn renew_token_if(&self, stale: bool) {

@@ -102,6 +102,44 @@ async fn a_cluster_survives_the_loss_of_the_member_in_use() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn reads_wait_for_the_election_of_a_new_leader() {
+    let mut server = EtcdServer::start_members(3).await;
+    let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
+    put(&store, "k", "there").await;
+    // One of them leads.
+    for number in 0..3 {
+        server.kill_member(number);
+        let writer = Arc::clone(&store);
+        let written = tokio::spawn(async move { put_patiently(&writer, "w", "done").await });
+        while !written.is_finished() {
+            assert_eq!(store.get("k").await.unwrap().unwrap().value, "there", "member {number} is gone");
+        }
+        written.await.unwrap();
+        server.start_member(number);
+        server.wait_for_member(number).await;
+    }
+}
+
+/// No connection breaks: that it does not answer must be noticed, and by all who use it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_falls_silent_is_left_by_reads_writes_and_watches() {
+    let mut server = EtcdServer::start_members(3).await;
+    let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
+    let start = put(&store, "k", "start").await;
+    let mut stream = store.watch("", start).await.unwrap();
+    put(&store, "k", "seen").await;
+    assert_eq!(next_events(&mut stream).await[0].revision, start.next());
+    let begun = std::time::Instant::now();
+    // The first endpoint is the one in use.
+    server.freeze_member(0);
+    assert_eq!(store.get("k").await.unwrap().unwrap().value, "seen");
+    put_patiently(&store, "k", "after").await;
+    assert_eq!(next_events(&mut stream).await[0].value.as_deref(), Some(&b"after"[..]));
+    // Keepalives alone would find the watch out after fifteen.
+    assert!(begun.elapsed() < Duration::from_secs(12), "it took {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn stores_with_different_prefixes_do_not_see_each_other() {
     let server = EtcdServer::start().await;
     let with = |prefix: &str| EtcdOptions { prefix: prefix.to_owned(), ..server.options() };

@@ -134,6 +134,13 @@ impl EtcdServer {
         }
     }
 
+    /// SIGSTOP: it keeps its connections and says nothing.
+    pub(crate) fn freeze_member(&mut self, number: usize) {
+        let process = self.members[number].process.as_ref().expect("it runs");
+        rustix::process::kill_process(rustix::process::Pid::from_child(process), rustix::process::Signal::STOP)
+            .unwrap();
+    }
+
     fn etcdctl(&self, args: &[&str]) {
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url(0)]);
@@ -159,9 +166,18 @@ impl EtcdServer {
 
     /// Until it answers.
     pub(crate) async fn wait(&self) {
+        self.wait_for(self.options()).await;
+    }
+
+    /// Until this member has found the others.
+    pub(crate) async fn wait_for_member(&self, number: usize) {
+        self.wait_for(EtcdOptions { endpoints: vec![self.url(number)], ..self.options() }).await;
+    }
+
+    async fn wait_for(&self, options: EtcdOptions) {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {
-            match Etcd::connect(self.options()).await {
+            match Etcd::connect(options.clone()).await {
                 Ok(_) => return,
                 Err(err) => assert!(Instant::now() < deadline, "etcd does not start: {err}"),
             }
