@@ -2,6 +2,7 @@
 
 mod flows;
 pub(crate) mod machines;
+pub(crate) mod saved_states;
 pub(crate) mod webhooks;
 
 use std::time::Duration;
