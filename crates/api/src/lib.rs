@@ -37,6 +37,7 @@ mod resource;
 mod schemas;
 mod shipped;
 pub mod snapshot;
+pub mod state_schedule;
 mod table;
 mod validate;
 mod view;

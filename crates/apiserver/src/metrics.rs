@@ -3,6 +3,7 @@
 mod connections;
 mod flows;
 pub(crate) mod machines;
+pub(crate) mod saved_states;
 pub(crate) mod webhooks;
 
 use std::time::Duration;

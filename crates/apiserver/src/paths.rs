@@ -42,10 +42,13 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
         "/version" | "/version/" => return Ok(answer::json(200, &version())),
         "/metrics" => {
             let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            let text = call
-                .server
-                .metrics
-                .render(&(metrics::machines::tell(&call.server.cache) + &sealing::tell(&call.server)));
+            let server = &call.server;
+            let others = [
+                metrics::machines::tell(&server.cache),
+                sealing::tell(server),
+                metrics::saved_states::tell(&server.cache),
+            ];
+            let text = server.metrics.render(&others.concat());
             return Ok(answer::bytes(200, content_type, text));
         }
         "/.well-known/openid-configuration" => {

@@ -41,7 +41,7 @@ impl Keys {
         self.current.as_ref()
     }
 
-    fn all(&self) -> impl Iterator<Item = &Secret> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Secret> {
         self.current.iter().chain(&self.older)
     }
 }

@@ -50,7 +50,7 @@ pub use layout::{Checksum, NameError};
 pub use opener::Opener;
 pub use read::{Base, OpenBackup};
 pub use seal::{KeyError, OpenError, Secret};
-pub use state::State;
+pub use state::{Retained, State};
 pub use store::{BackupStore, Owner};
 pub use target::{BackupUrl, Directory, Entry, Fault, Location, Nfs, S3, S3Access, Target, TargetError, UrlError};
 pub use transfer::{Progress, ProgressFn, Transfer};

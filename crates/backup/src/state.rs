@@ -16,6 +16,7 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::Error;
+use crate::keys::Keys;
 use crate::seal::{Key, Secret};
 use crate::store::{BackupStore, named};
 
@@ -116,23 +117,78 @@ impl BackupStore {
         let key = key_of(state, secret)?;
         let failed = |doing| Error::file(doing, file);
         let mut output = File::create(file).await.map_err(failed("create"))?;
-        let (mut digest, mut size) = (Context::new(&SHA256), 0);
+        let mut sum = Sum::default();
         for index in 0..state.parts {
-            let path = state.part(index);
-            let mut part = self.get(&path, SEALED_BYTES).await?;
-            if let Some(key) = &key {
-                part = key.open(path.as_bytes(), &part).map_err(Error::Sealed)?.into();
-            }
-            digest.update(&part);
-            size += u64::try_from(part.len()).unwrap_or_default();
+            let part = self.part(state, index, key.as_ref()).await?;
+            sum.add(&part);
             output.write_all(&part).await.map_err(failed("write"))?;
         }
         output.sync_all().await.map_err(failed("flush"))?;
-        if (size, hex(digest.finish().as_ref())) != (state.size, state.sha256.clone()) {
-            let why = "its parts are not what was written".to_owned();
-            return Err(Error::Content { path: state.dir(), why });
+        sum.check(state)
+    }
+
+    /// Reads all of a state, with whichever key it was sealed with, and keeps nothing of it.
+    pub async fn verify_state(&self, state: &State, keys: &Keys) -> Result<(), Error> {
+        state.check()?;
+        let fits = |key: &Key| key.id() == state.key;
+        let known = keys.all().filter_map(|secret| secret.key(&state.purpose()).ok()).find(fits);
+        let key = if known.is_some() { known } else { key_of(state, keys.current())? };
+        let mut sum = Sum::default();
+        for index in 0..state.parts {
+            sum.add(&self.part(state, index, key.as_ref()).await?);
         }
-        Ok(())
+        sum.check(state)
+    }
+
+    async fn part(&self, state: &State, index: u64, key: Option<&Key>) -> Result<Bytes, Error> {
+        let path = state.part(index);
+        let part = self.get(&path, SEALED_BYTES).await?;
+        let Some(key) = key else { return Ok(part) };
+        Ok(key.open(path.as_bytes(), &part).map_err(Error::Sealed)?.into())
+    }
+
+    /// Deletes what is older than the newest `keep` good states of a cluster. Each that is to count is read to its end: a state
+    /// that is damaged, or whose key is not here, takes nobody's place, and the last good one never goes.
+    pub async fn retain_states(&self, cluster: &str, keep: usize, keys: &Keys) -> Result<Retained, Error> {
+        let mut states = self.states().await?;
+        states.retain(|state| state.cluster == cluster);
+        let mut retained = Retained::default();
+        for state in states.into_iter().rev() {
+            if retained.good >= keep.max(1) {
+                self.delete_state(&state).await?;
+                retained.deleted.push(state.name);
+                continue;
+            }
+            match self.verify_state(&state, keys).await {
+                Ok(()) => retained.good += 1,
+                Err(Error::KeyNeeded(_) | Error::WrongKey { .. }) => {}
+                Err(Error::Content { .. } | Error::Sealed(_)) => retained.damaged.push(state.name),
+                Err(Error::Target(error)) if error.is_not_found() => retained.damaged.push(state.name),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(retained)
+    }
+
+    /// Removes what was begun of a cluster's states and never finished, where `is_left` says of its name that nobody is at it
+    /// any more. Tells which.
+    pub async fn remove_unfinished_states(
+        &self,
+        cluster: &str,
+        is_left: impl Fn(&str) -> bool,
+    ) -> Result<Vec<String>, Error> {
+        let mut removed = Vec::new();
+        for name in self.list(&format!("{STATES}/{cluster}")).await? {
+            let state = State { cluster: cluster.to_owned(), name, ..State::default() };
+            if state.check().is_err() || !is_left(&state.name) {
+                continue;
+            }
+            if self.stat(&format!("{}/{DESCRIPTION}", state.dir())).await?.is_none() {
+                self.delete_state(&state).await?;
+                removed.push(state.name);
+            }
+        }
+        Ok(removed)
     }
 
     /// The description first, so that nobody takes the rest for whole.
@@ -144,6 +200,43 @@ impl BackupStore {
             self.delete(&format!("{dir}/{part}")).await?;
         }
         Ok(())
+    }
+}
+
+/// What became of the states of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retained {
+    /// Those that were read to their end.
+    pub good: usize,
+    pub deleted: Vec<String>,
+    /// Those that cannot be restored.
+    pub damaged: Vec<String>,
+}
+
+/// What the parts of a state add up to.
+struct Sum {
+    digest: Context,
+    size: u64,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self { digest: Context::new(&SHA256), size: 0 }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, part: &[u8]) {
+        self.digest.update(part);
+        self.size += u64::try_from(part.len()).unwrap_or_default();
+    }
+
+    fn check(self, state: &State) -> Result<(), Error> {
+        if (self.size, hex(self.digest.finish().as_ref())) == (state.size, state.sha256.clone()) {
+            return Ok(());
+        }
+        let why = "its parts are not what was written".to_owned();
+        Err(Error::Content { path: state.dir(), why })
     }
 }
 
@@ -207,5 +300,52 @@ mod tests {
         }
         assert!(!dir.path().join("croft/states/c1").exists());
         assert!(store.save_state(state("../x"), &file, None).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn only_good_ones_count_and_the_last_of_them_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BackupStore::new(Arc::new(Directory::new(dir.path())), Owner::new("test").unwrap());
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"content").unwrap();
+        let (mine, other) = (Secret::new([7; 32]).unwrap(), Secret::new([8; 32]).unwrap());
+        for name in ["s1", "s2", "s3", "s4"] {
+            store.save_state(state(name), &file, Some(&mine)).await.unwrap();
+        }
+        let at = |name: &str| dir.path().join("croft/states/c1").join(name);
+        std::fs::write(at("s4").join("part-00000"), b"garbage").unwrap();
+        std::fs::remove_file(at("s3").join("part-00000")).unwrap();
+        let keys = Keys::only(mine);
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(retained, Retained { good: 1, deleted: names(&["s1"]), damaged: names(&["s4", "s3"]) });
+
+        // Whose key is not here may be good, but nobody can say so.
+        store.save_state(state("s5"), &file, Some(&other)).await.unwrap();
+        let retained = store.retain_states("c1", 0, &keys).await.unwrap();
+        assert_eq!((retained.good, retained.deleted.len()), (1, 0));
+        assert!(at("s2").exists() && at("s5").exists());
+        store.save_state(state("s6"), &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained.deleted, names(&["s5", "s4", "s3", "s2"]));
+        assert!(!at("s3").exists(), "with all that is left of it");
+    }
+
+    #[tokio::test]
+    async fn what_was_never_finished_goes_if_nobody_is_at_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BackupStore::new(Arc::new(Directory::new(dir.path())), Owner::new("test").unwrap());
+        let file = dir.path().join("file");
+        std::fs::write(&file, b"content").unwrap();
+        store.save_state(state("whole"), &file, None).await.unwrap();
+        for name in ["left", "busy"] {
+            std::fs::create_dir_all(dir.path().join("croft/states/c1").join(name)).unwrap();
+            std::fs::write(dir.path().join("croft/states/c1").join(name).join("part-00000"), b"half").unwrap();
+        }
+        let removed = store.remove_unfinished_states("c1", |name| name != "busy").await.unwrap();
+        assert_eq!(removed, ["left"]);
+        assert!(!dir.path().join("croft/states/c1/left").exists() && dir.path().join("croft/states/c1/busy").exists());
+        assert_eq!(store.states().await.unwrap().len(), 1);
+        assert_eq!(store.remove_unfinished_states("none", |_| true).await.unwrap(), Vec::<String>::new());
     }
 }

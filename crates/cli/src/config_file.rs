@@ -81,6 +81,10 @@ etcd-username: root
 etcd-password-file: /pw
 encrypt-resources: [secrets, configmaps]
 encryption-key-file: /keys
+state-schedule: '@daily'
+state-keep: 3
+state-target: /states
+state-key-file: /state-key
 kubeconfig-link: /etc/there.yaml
 admin-password-file: /admin
 first-image: /first.qcow2

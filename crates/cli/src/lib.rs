@@ -40,6 +40,7 @@ mod limits;
 mod list;
 mod log_level;
 mod logging;
+mod migrate_store;
 mod node;
 mod node_name;
 pub mod options;
@@ -54,6 +55,7 @@ pub mod settings;
 mod size;
 mod snapshot;
 mod state;
+mod state_settings;
 mod store;
 mod stream;
 mod support_bundle;
@@ -93,6 +95,9 @@ enum Command {
     Backup(Box<backup::BackupArgs>),
     /// The state of the cluster itself: its objects, keys and certificates
     State(Box<state::StateArgs>),
+    /// Move all objects from the embedded store into etcd, or back
+    #[command(after_help = migrate_store::HELP)]
+    MigrateStore(Box<migrate_store::MigrateArgs>),
     /// The keys that Secrets are encrypted with in the store
     Secrets(secrets::SecretsArgs),
     /// Nodes
@@ -178,6 +183,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Snapshot(args) => api::block_on(snapshot::run(args))?,
         Command::Backup(args) => api::block_on(backup::run(&args))?,
         Command::State(args) => api::block_on(state::run(*args))?,
+        Command::MigrateStore(args) => api::block_on(migrate_store::run(*args))?,
         Command::Secrets(args) => api::block_on(secrets::run(args))?,
         Command::Node(args) => api::block_on(node::run(args))?,
         Command::Audit(args) => api::block_on(audit::run(args))?,

@@ -61,6 +61,18 @@ pub(crate) struct ServerOptions {
     /// Where the keys are that they are encrypted with; made at the first start [default: encryption.key in the data directory]
     #[arg(long, env = "CROFT_ENCRYPTION_KEY_FILE", value_name = "FILE")]
     pub(crate) encryption_key_file: Option<PathBuf>,
+    /// When the server saves the state of the cluster by itself, as in crontab, in UTC: "0 */6 * * *" [default: never]
+    #[arg(long, env = "CROFT_STATE_SCHEDULE", value_name = "CRON")]
+    pub(crate) state_schedule: Option<String>,
+    /// How many good ones of those are kept [default: 7]
+    #[arg(long, env = "CROFT_STATE_KEEP", value_name = "COUNT")]
+    pub(crate) state_keep: Option<u32>,
+    /// Where they go: a directory, or s3://bucket@region/path with keys from the environment [default: the backup target]
+    #[arg(long, env = "CROFT_STATE_TARGET", value_name = "URL")]
+    pub(crate) state_target: Option<String>,
+    /// The key that they are encrypted with, as a file of at least 32 bytes [default: that of the cluster's backups, if there is one]
+    #[arg(long, env = "CROFT_STATE_KEY_FILE", value_name = "FILE")]
+    pub(crate) state_key_file: Option<PathBuf>,
     /// Link the admin's kubeconfig to this place too [default: /etc/rancher/rke2/rke2.yaml with the default data directory]
     #[arg(long, env = "CROFT_KUBECONFIG_LINK", value_name = "FILE")]
     pub(crate) kubeconfig_link: Option<PathBuf>,
@@ -152,6 +164,10 @@ impl ServerOptions {
             etcd_password_file: self.etcd_password_file.or(others.etcd_password_file),
             encrypt_resources: list(self.encrypt_resources, others.encrypt_resources),
             encryption_key_file: self.encryption_key_file.or(others.encryption_key_file),
+            state_schedule: self.state_schedule.or(others.state_schedule),
+            state_keep: self.state_keep.or(others.state_keep),
+            state_target: self.state_target.or(others.state_target),
+            state_key_file: self.state_key_file.or(others.state_key_file),
             kubeconfig_link: self.kubeconfig_link.or(others.kubeconfig_link),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
             first_image: self.first_image.or(others.first_image),

@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 use crate::logging::Filter;
 use crate::recent_log::RecentLog;
 use crate::settings::Settings;
+use crate::state::scheduled::Scheduled;
 use crate::{Failure, agent, first_image, kubeconfig_link, limits, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
@@ -93,6 +94,11 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         log: Arc::new(move || log.text()),
     };
     let bundles = tokio::spawn(croft_support::run(bundles, stopping.clone()));
+    let saved_states = settings.saved_states.clone().map(|asked| {
+        let (client, kubeconfig) = (client.clone(), server.kubeconfig.clone());
+        let scheduled = Scheduled { client, kubeconfig, data_dir: settings.data_dir.clone(), settings: asked };
+        tokio::spawn(scheduled.run(stopping.clone()))
+    });
     let first_image = settings.first_image.clone().filter(|_| settings.node.is_some());
     let first_image = first_image.map(|file| {
         let (kubeconfig, runtime) = (server.kubeconfig.clone(), Handle::current());
@@ -113,6 +119,9 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
             log_level.await.context("following the log level panicked")?;
             if let Some(first_image) = first_image {
                 first_image.await.context("offering the first image panicked")?;
+            }
+            if let Some(saved_states) = saved_states {
+                saved_states.await.context("saving states on a schedule panicked")?;
             }
             bundles.await.context("making support bundles panicked")?;
             controllers.await.context("a controller panicked")

@@ -10,7 +10,8 @@ use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{audit_settings, config_file, kubeconfig_link, limits, node_name, run_dir};
+use crate::state_settings::StateSettings;
+use crate::{audit_settings, config_file, kubeconfig_link, limits, node_name, run_dir, state_settings};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -30,6 +31,8 @@ pub struct Settings {
     pub tls_san: Vec<String>,
     pub store: StoreSettings,
     pub encryption: SealOptions,
+    /// None if the state is not saved on a schedule.
+    pub saved_states: Option<StateSettings>,
     pub kubeconfig_link: Option<PathBuf>,
     pub admin_password: Option<Secret>,
     /// What to make the first machine of.
@@ -93,12 +96,19 @@ impl Settings {
         Self::from_options(args.options.or(file))
     }
 
+    /// With etcd for the store, whichever the server has: for a command that needs to know where etcd is.
+    pub(crate) fn resolve_with_etcd(args: ServerArgs) -> anyhow::Result<Self> {
+        let file = args.config.as_deref().map(config_file::read).transpose()?.unwrap_or_default();
+        Self::from_options(ServerOptions { store: Some(StoreKind::Etcd), ..args.options.or(file) })
+    }
+
     fn from_options(options: ServerOptions) -> anyhow::Result<Self> {
         let data_dir = options.data_dir.clone().unwrap_or_else(|| DATA_DIR.into());
         Ok(Self {
             listen: listen(&options.listen),
             store: store(&options)?,
             encryption: encryption(&options, &data_dir)?,
+            saved_states: state_settings::resolve(&options)?,
             admin_password: options
                 .admin_password_file
                 .as_deref()

@@ -1,16 +1,20 @@
 //! `croft state`: what the cluster itself is (its objects, keys and certificates), kept for the day when its machine is gone.
 
+mod claim;
 mod restore;
 mod saved;
+mod schedule;
+pub(crate) mod scheduled;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use croft_backup::State;
+use croft_store::saved::Head;
 use serde_json::json;
 
-use crate::backup::target::{self, Opened, TargetArgs};
+use crate::backup::target::{self, TargetArgs};
 use crate::client::ClientArgs;
 use crate::output::{self, Format, OutputArgs};
 use crate::{Failure, download, print};
@@ -33,6 +37,11 @@ enum StateCommand {
     /// List what the backup target has
     #[command(after_help = target::HELP)]
     List(ListArgs),
+    /// Tell how saving it on a schedule goes (--state-schedule of the server)
+    Schedule {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Check a saved file, and tell what it is
     Inspect {
         /// The file
@@ -68,6 +77,7 @@ pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
     match args.command {
         StateCommand::Save(save) => self::save(&args.client, &save).await,
         StateCommand::List(list) => self::list(&args.client, &list).await,
+        StateCommand::Schedule { output } => schedule::run(&args.client, &output).await,
         StateCommand::Inspect { file, output } => inspect(&file, &output).await,
         StateCommand::Restore(restore) => restore::run(*restore).await,
     }
@@ -104,36 +114,32 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
     let dir = saved::PrivateDir::new()?;
     let file = dir.path().join("state");
     let about = fetch(client, &file).await?;
-    let head = &about.head;
-    let name: String = head.saved.chars().filter(char::is_ascii_alphanumeric).collect();
-    let state = State {
-        cluster: head.cluster.clone(),
-        name: name.to_lowercase(),
-        saved: head.saved.clone(),
-        version: head.version.clone(),
-        ..State::default()
-    };
-    let kept = opened.store.save_state(state, &file, opened.keys.current()).await;
+    let kept = opened.store.save_state(described(&about.head), &file, opened.keys.current()).await;
     let kept = kept.context("cannot write to the backup target")?;
     print(&format!("{}: {}\n", kept.name, about.words()))?;
     if opened.keys.current().is_none() {
         eprintln!("it has the keys and all Secrets of the cluster in it, not encrypted; --key-file FILE encrypts it");
     }
     if let Some(keep) = args.keep {
-        forget(&opened, &kept.cluster, usize::try_from(keep).unwrap_or(usize::MAX)).await?;
+        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
+        let retained = opened.store.retain_states(&kept.cluster, keep, &opened.keys).await;
+        for name in retained.context("cannot delete older states")?.damaged {
+            eprintln!("{name} on the target is damaged, and does not count as one that is kept");
+        }
     }
     Ok(())
 }
 
-/// All but the newest.
-async fn forget(opened: &Opened, cluster: &str, keep: usize) -> anyhow::Result<()> {
-    let mut states = opened.store.states().await.context("cannot list the backup target")?;
-    states.retain(|state| state.cluster == cluster);
-    let old = states.len().saturating_sub(keep);
-    for state in &states[..old] {
-        opened.store.delete_state(state).await.with_context(|| format!("cannot delete {}", state.name))?;
+/// What is said of it on a target. Names sort by age.
+fn described(head: &Head) -> State {
+    let name: String = head.saved.chars().filter(char::is_ascii_alphanumeric).collect();
+    State {
+        cluster: head.cluster.clone(),
+        name: name.to_lowercase(),
+        saved: head.saved.clone(),
+        version: head.version.clone(),
+        ..State::default()
     }
-    Ok(())
 }
 
 async fn list(client: &ClientArgs, args: &ListArgs) -> Result<(), Failure> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use croft_meta::time::format_seconds;
+use croft_store::embedded;
 use croft_store::sealed::{SealOptions, Sealed};
-use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Store};
+use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Passage, Store};
 use jiff::Timestamp;
 
 use crate::settings::{EtcdSettings, StoreSettings};
@@ -40,10 +41,30 @@ pub(crate) async fn open_engine(settings: &StoreSettings, data_dir: &Path) -> an
             Ok(store.with_context(|| format!("cannot open the store in {}", data_dir.display()))?)
         }
         StoreSettings::Etcd(etcd) => {
+            finish_move(etcd, &data_dir.join("store")).await?;
             let store = Etcd::connect(options(etcd)).await;
             Ok(store.with_context(|| format!("cannot use etcd at {}", etcd.endpoints.join(", ")))?)
         }
     }
+}
+
+/// A move into etcd that was cut short after this directory was left lacks only its last step.
+async fn finish_move(settings: &EtcdSettings, dir: &Path) -> anyhow::Result<()> {
+    let Some(moved) = embedded::moved(dir)? else { return Ok(()) };
+    let etcd = connect_past_gate(settings).await?;
+    if let Some((gate, seen)) = etcd.gate().await?
+        && gate.passage == Passage::Arriving
+        && gate.id == moved.id
+    {
+        etcd.set_gate(Some(seen), None).await?;
+    }
+    Ok(etcd.close().await?)
+}
+
+/// For who moves the objects there or away.
+pub(crate) async fn connect_past_gate(settings: &EtcdSettings) -> anyhow::Result<Arc<Etcd>> {
+    let connected = Etcd::connect_past_gate(options(settings)).await;
+    connected.with_context(|| format!("cannot use etcd at {}", settings.endpoints.join(", ")))
 }
 
 fn options(settings: &EtcdSettings) -> EtcdOptions {

@@ -4,6 +4,7 @@
 //! - [`watch`]: history from the file, then live changes, without a gap or a repeat
 //! - [`read`]: reads on blocking threads, each in one snapshot
 //! - [`compaction`]: forgetting in small steps, and at times for good; [`checkpoint`]: emptying the write-ahead log beside the writer
+//! - [`moved`]: a store whose objects are elsewhere by now
 //! - [`restore`]: a new directory from what was saved elsewhere
 //! - [`health`]: from writable to read-only, and back when a full disk has room again
 //!
@@ -16,6 +17,7 @@ mod compaction;
 mod health;
 mod leases;
 mod lock;
+mod moved;
 mod queue;
 mod read;
 mod restore;
@@ -37,7 +39,8 @@ use futures::stream::BoxStream;
 use parking_lot::Mutex;
 
 pub use compaction::Retention;
-pub use restore::Restoring;
+pub use moved::{Moved, mark_moved, moved, origin};
+pub use restore::{AHEAD, Restoring};
 
 use crate::stats::Counters;
 use crate::txn::check_key;
@@ -117,6 +120,7 @@ impl Embedded {
     pub fn open(dir: &Path, options: EmbeddedOptions) -> Result<Arc<Self>> {
         make_dir(dir)?;
         let lock = DirLock::take(dir)?;
+        moved::refuse_moved(dir)?;
         let path = dir.join(schema::FILE);
         let connection = schema::open_writer(&path)?;
         schema::check_format(&connection, &path)?;

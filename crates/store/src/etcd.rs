@@ -2,10 +2,12 @@
 //!
 //! - [`client`]: members, tokens, retries
 //! - [`watch`]: a watch that goes on over lost connections
+//! - [`gate`]: shut while the objects are moved to or from another store
 //! - [`keys`]: our corner of the cluster's keys; [`errors`]: etcd's answers in our words
 
 mod client;
 mod errors;
+mod gate;
 mod keys;
 mod proto;
 mod watch;
@@ -27,6 +29,7 @@ use crate::stats::Counters;
 use crate::txn::check_key;
 use crate::{Error, LeaseId, Limits, Op, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
 use client::{Client, Repeat};
+pub use gate::{Gate, Passage};
 use keys::Keys;
 use proto::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::kv_client::KvClient;
@@ -86,6 +89,8 @@ pub struct Etcd {
     watches: Arc<Requests>,
     counters: Counters,
     trusts_progress: bool,
+    /// Whether this is no more than one of the servers that the gate is for.
+    minds_gate: bool,
 }
 
 /// The sending ends of open watches.
@@ -107,20 +112,35 @@ impl Requests {
 }
 
 impl Etcd {
-    /// Fails when no member answers, or when they do not let us in.
+    /// Fails when no member answers, when they do not let us in, or when the objects are elsewhere.
     pub async fn connect(options: EtcdOptions) -> Result<Arc<Self>> {
+        let etcd = Self::reach(options, true).await?;
+        etcd.refuse_at_gate().await?;
+        Ok(etcd)
+    }
+
+    /// For who moves the objects: the gate does not stop him.
+    pub async fn connect_past_gate(options: EtcdOptions) -> Result<Arc<Self>> {
+        Self::reach(options, false).await
+    }
+
+    async fn reach(options: EtcdOptions, minds_gate: bool) -> Result<Arc<Self>> {
         let client = Client::new(&options)?;
         client.authenticate().await.map_err(|status| errors::error(&status))?;
         let statuses = client.statuses().await;
         let trusts_progress =
             statuses.iter().all(|status| status.as_ref().is_some_and(|status| has_ordered_progress(&status.version)));
-        let etcd = Arc::new(Self {
+        let mut etcd = Self {
             client: Arc::new(client),
             keys: Arc::new(Keys::new(&options.prefix)),
             watches: Arc::default(),
             counters: Counters::default(),
             trusts_progress,
-        });
+            minds_gate,
+        };
+        let base = etcd.stored_base().await?;
+        etcd.keys = Arc::new(Keys::new(&options.prefix).with_base(base));
+        let etcd = Arc::new(etcd);
         let revision = etcd.newest().await?;
         tracing::info!(members = etcd.client.members(), %revision, trusts_progress, "etcd connected");
         Ok(etcd)
@@ -150,7 +170,7 @@ impl Etcd {
     async fn newest(&self) -> Result<Revision> {
         let request = proto::RangeRequest { key: self.keys.progress_key(), keys_only: true, ..Default::default() };
         let response = self.raw_range(request).await.map_err(|status| errors::error(&status))?;
-        Ok(header_revision(response.header))
+        Ok(self.header_revision(response.header))
     }
 
     /// etcd says how far it has forgotten only to a watch that asks for too much.
@@ -184,8 +204,8 @@ impl Etcd {
             after.push(0);
             first = first.max(after);
         }
-        if range.at == Some(Revision::ZERO) {
-            return Err(Error::Compacted { requested: Revision::ZERO, oldest: self.oldest().await? });
+        if let Some(requested) = range.at.filter(|at| *at <= self.keys.base()) {
+            return Err(Error::Compacted { requested, oldest: self.oldest().await?.max(self.keys.base()) });
         }
         let mut result = RangeResult::default();
         let mut at = range.at;
@@ -200,7 +220,7 @@ impl Etcd {
                 key: first,
                 range_end: end.clone(),
                 limit: i64::try_from(left).unwrap_or(i64::MAX),
-                revision: at.map_or(0, raw_revision),
+                revision: at.map_or(0, |at| self.keys.raw(at)),
                 keys_only: false,
             };
             let response = match self.raw_range(request).await {
@@ -208,7 +228,7 @@ impl Etcd {
                 Err(status) => return Err(self.range_error(&status, at.unwrap_or_default()).await),
             };
             // All pages are of the moment of the first.
-            let moment = *at.get_or_insert(header_revision(response.header));
+            let moment = *at.get_or_insert_with(|| self.header_revision(response.header));
             result.revision = moment;
             first = response.kvs.last().map(|kv| [kv.key.as_slice(), &[0]].concat()).unwrap_or_default();
             result.records.extend(response.kvs.into_iter().filter_map(|kv| self.record(kv)));
@@ -219,8 +239,12 @@ impl Etcd {
         }
     }
 
+    fn header_revision(&self, header: Option<proto::ResponseHeader>) -> Revision {
+        header.map_or(Revision::ZERO, |header| self.keys.revision(header.revision))
+    }
+
     fn record(&self, kv: proto::KeyValue) -> Option<Record> {
-        let revision = revision(kv.mod_revision);
+        let revision = self.keys.revision(kv.mod_revision);
         Some(Record { key: self.keys.ours(kv.key)?, value: Bytes::from(kv.value), revision })
     }
 
@@ -229,7 +253,7 @@ impl Etcd {
             result: CompareResult::Equal as i32,
             target: CompareTarget::Mod as i32,
             key: self.keys.theirs(&compare.key),
-            target_union: Some(TargetUnion::ModRevision(raw_revision(compare.revision))),
+            target_union: Some(TargetUnion::ModRevision(self.keys.raw(compare.revision))),
         });
         let success = txn.ops.iter().map(|op| proto::RequestOp {
             request: Some(match op {
@@ -238,12 +262,13 @@ impl Etcd {
                     value: value.to_vec(),
                     lease: lease.map_or(0, |lease| lease.0),
                 }),
-                Op::Delete { key } => {
-                    RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key: self.keys.theirs(key) })
-                }
+                Op::Delete { key } => RawOp::RequestDeleteRange(proto::DeleteRangeRequest {
+                    key: self.keys.theirs(key),
+                    ..Default::default()
+                }),
             }),
         });
-        proto::TxnRequest { compare: compare.collect(), success: success.collect() }
+        self.guard(proto::TxnRequest { compare: compare.collect(), success: success.collect(), failure: Vec::new() })
     }
 
     async fn commit(&self, txn: Txn) -> Result<TxnResult> {
@@ -261,8 +286,11 @@ impl Etcd {
                 _ => errors::error(&status),
             }
         })?;
-        let revision = header_revision(response.header);
+        let revision = self.header_revision(response.header);
         if !response.succeeded {
+            if let Some(error) = Self::stopped_by_gate(&response) {
+                return Err(error);
+            }
             Counters::add(&self.counters.conflicts, 1);
             return Ok(TxnResult::Conflict(revision));
         }
@@ -332,6 +360,10 @@ impl Store for Etcd {
             if after > newest {
                 return Err(Error::Future { requested: after, newest });
             }
+            let base = self.keys.base();
+            if after < base {
+                return Err(Error::Compacted { requested: after, oldest: base });
+            }
             let (client, keys) = (Arc::clone(&self.client), Arc::clone(&self.keys));
             let watches = Arc::clone(&self.watches);
             Ok(Watch::new(client, keys, watches, (prefix, after), self.trusts_progress).into_stream())
@@ -349,7 +381,11 @@ impl Store for Etcd {
 
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>> {
         async move {
-            let request = proto::CompactionRequest { revision: raw_revision(revision) };
+            let raw = self.keys.raw(revision);
+            if raw < 0 {
+                return Ok(());
+            }
+            let request = proto::CompactionRequest { revision: raw };
             let answer =
                 self.kv(request, Repeat::Safe, |mut kv, request| async move { kv.compact(request).await }).await;
             match answer {
@@ -399,18 +435,6 @@ impl Store for Etcd {
 
 fn lease_error(status: &Status, lease: LeaseId) -> Error {
     if errors::is_no_lease(status) { Error::NoSuchLease(lease) } else { errors::error(status) }
-}
-
-fn revision(raw: i64) -> Revision {
-    Revision(u64::try_from(raw).unwrap_or(0))
-}
-
-fn raw_revision(revision: Revision) -> i64 {
-    i64::try_from(revision.0).unwrap_or(i64::MAX)
-}
-
-fn header_revision(header: Option<proto::ResponseHeader>) -> Revision {
-    header.map_or(Revision::ZERO, |header| revision(header.revision))
 }
 
 /// Before 3.4.25 and 3.5.8 the answer to a progress request could overtake events.

@@ -14,6 +14,7 @@
 //!
 //! Only the API server uses this crate; everyone else talks to the API server.
 
+pub mod contents;
 pub mod embedded;
 pub mod etcd;
 pub mod saved;
@@ -31,7 +32,7 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::BoxStream;
 
 pub use embedded::{Embedded, EmbeddedOptions, Restoring, Retention};
-pub use etcd::{Etcd, EtcdOptions};
+pub use etcd::{Etcd, EtcdOptions, Gate, Passage};
 pub use stats::{Histogram, Stats};
 pub use txn::Limits;
 

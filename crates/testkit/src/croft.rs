@@ -144,6 +144,13 @@ impl Croft {
         Ok(())
     }
 
+    /// The same with other arguments than before. It runs no virtual machines.
+    pub async fn restart_with(&mut self, extra_args: &[&str]) -> Result<()> {
+        let args = extra_args.iter().map(|arg| (*arg).to_owned());
+        self.extra_args = args.chain(["--no-node".to_owned()]).collect();
+        self.restart().await
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         self.process.kill()
@@ -239,6 +246,8 @@ fn spawn(
     };
     command.arg("server").arg("--data-dir").arg(dir).args(["--listen", listen]);
     match backing {
+        // A test that says where itself knows better.
+        Backing::Embedded if extra.iter().any(|arg| arg == "--store") => &mut command,
         Backing::Embedded => command.args(["--store", "embedded"]),
         Backing::Own(etcd) => command.args(["--store", "etcd", "--etcd-endpoints", &etcd.url]),
         Backing::Shared(endpoints) => command.args(["--store", "etcd", "--etcd-endpoints", endpoints]),

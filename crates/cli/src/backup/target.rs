@@ -58,6 +58,20 @@ impl Opened {
 }
 
 impl TargetArgs {
+    pub(crate) fn new(target: Option<Location>, key_file: Option<PathBuf>) -> Self {
+        Self { target, key_file }
+    }
+
+    /// The one that was said, or the cluster's; with the key of the cluster's backups in any case, unless another was said. For
+    /// who has the cluster at hand.
+    pub(crate) async fn open_with_keys(&self, client: &ClientArgs) -> Result<Opened, Failure> {
+        let mut opened = self.open(client).await?;
+        if self.target.is_some() && self.key_file.is_none() {
+            opened.keys = keys_of_cluster(&client.connect().await?).await?;
+        }
+        Ok(opened)
+    }
+
     pub(crate) async fn open(&self, client: &ClientArgs) -> Result<Opened, Failure> {
         if let Some(location) = &self.target {
             let namespace = client.namespace_said().unwrap_or("default").to_owned();

@@ -23,7 +23,7 @@ use super::saved::{self, About, PrivateDir};
 use crate::backup::target::TargetArgs;
 use crate::options::ServerArgs;
 use crate::server::create_data_dir;
-use crate::settings::{Settings, StoreSettings};
+use crate::settings::{EtcdSettings, Settings, StoreSettings};
 use crate::{Failure, print, store};
 
 pub(super) const HELP: &str = "Say the same --config, --data-dir, --store, --etcd-... and --encrypt... as for \"croft server\", which is started after it; \
@@ -63,7 +63,7 @@ pub(super) async fn run(args: RestoreArgs) -> Result<(), Failure> {
     create_data_dir(&settings.data_dir)?;
     match &settings.store {
         StoreSettings::Embedded => into_directory(&settings, &file, &about).await?,
-        StoreSettings::Etcd(_) => into_etcd(&settings, &file, &about).await?,
+        StoreSettings::Etcd(etcd) => into_etcd(&settings, etcd, &file, &about).await?,
     }
     let place = settings.data_dir.display();
     print(&format!(
@@ -84,7 +84,7 @@ async fn into_directory(settings: &Settings, file: &Path, about: &About) -> anyh
     filled.await.context("the restore was cut short")?
 }
 
-async fn into_etcd(settings: &Settings, file: &Path, about: &About) -> anyhow::Result<()> {
+async fn into_etcd(settings: &Settings, etcd: &EtcdSettings, file: &Path, about: &About) -> anyhow::Result<()> {
     // Looked at as it is: the key of what is in the way may be gone.
     let engine = store::open_engine(&settings.store, &settings.data_dir).await?;
     let first = engine.range(Range { limit: 1, ..Range::default() }).await?;
@@ -92,6 +92,11 @@ async fn into_etcd(settings: &Settings, file: &Path, about: &About) -> anyhow::R
     if !first.records.is_empty() {
         bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");
     }
+    // Far above what was saved, whatever etcd counts: nobody must take what is to come for what he knows.
+    let ahead = Revision(about.head.revision.saturating_add(croft_store::embedded::AHEAD));
+    let etcd = store::connect_past_gate(etcd).await?;
+    etcd.set_base(ahead).await?;
+    etcd.close().await?;
     let store = store::open(&settings.store, &settings.encryption, &settings.data_dir).await?;
     write_files(&settings.data_dir, &about.files)?;
     let (sender, mut records) = tokio::sync::mpsc::channel::<Record>(64);

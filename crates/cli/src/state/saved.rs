@@ -90,7 +90,14 @@ pub(super) struct PrivateDir(PathBuf);
 
 impl PrivateDir {
     pub(super) fn new() -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("croft-state-{:016x}", getrandom::u64()?));
+        Self::at(std::env::temp_dir().join(format!("croft-state-{:016x}", getrandom::u64()?)))
+    }
+
+    /// In a place of its own: what an earlier one left there goes.
+    pub(super) fn at(path: PathBuf) -> anyhow::Result<Self> {
+        if path.exists() {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }

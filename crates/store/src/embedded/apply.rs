@@ -78,7 +78,7 @@ fn lease_exists(connection: &Connection, lease: LeaseId) -> rusqlite::Result<boo
     connection.prepare_cached("SELECT 1 FROM lease WHERE id = ?1")?.exists([lease.0])
 }
 
-fn grant(connection: &Connection, ttl: Duration) -> rusqlite::Result<LeaseId> {
+pub(super) fn grant(connection: &Connection, ttl: Duration) -> rusqlite::Result<LeaseId> {
     let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
     connection.prepare_cached("INSERT INTO lease (ttl_ms) VALUES (?1)")?.execute([ttl_ms])?;
     Ok(LeaseId(connection.last_insert_rowid()))

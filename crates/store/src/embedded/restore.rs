@@ -6,16 +6,20 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use croft_meta::Revision;
 use rusqlite::Connection;
 
+use super::moved::ORIGIN;
 use super::schema::{self, COMPACTED, SWEPT};
-use crate::{Error, Record, Result};
+use crate::contents::{Contents, Summing};
+use crate::{Error, LeaseId, Record, Result};
 
 /// More changes than anybody makes between saving and losing.
-const AHEAD: u64 = 1_000_000_000;
+pub const AHEAD: u64 = 1_000_000_000;
 
 /// A store that is being filled. Dropped before [`Restoring::finish`], it leaves nothing but a directory that the next one
 /// replaces.
@@ -52,7 +56,16 @@ impl Restoring {
         Ok(Self { connection, dir: dir.to_owned(), aside, saved: revision, positions: HashMap::new() })
     }
 
+    /// A lease for [`Self::add_leased`]. Its time begins when the store is opened.
+    pub fn grant(&mut self, ttl: Duration) -> Result<LeaseId> {
+        super::apply::grant(&self.connection, ttl).map_err(|error| self.failed(&error))
+    }
+
     pub fn add(&mut self, record: &Record) -> Result<()> {
+        self.add_leased(record, None)
+    }
+
+    pub fn add_leased(&mut self, record: &Record, lease: Option<LeaseId>) -> Result<()> {
         if record.revision > self.saved {
             let reason = format!("{} is of revision {}, after the state's {}", record.key, record.revision, self.saved);
             return Err(Error::Invalid { reason });
@@ -63,14 +76,40 @@ impl Restoring {
         *position += 1;
         let (key, value) = (record.key.as_bytes(), record.value.as_ref());
         let add = || -> rusqlite::Result<()> {
-            let sql = "INSERT INTO log (id, key, value, sum) VALUES (?1, ?2, ?3, ?4)";
+            let sql = "INSERT INTO log (id, key, value, lease, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
             let sum = schema::checksum(key, Some(value));
-            self.connection.prepare_cached(sql)?.execute((row, key, value, sum)).map(drop)
+            let lease = lease.map(|lease| lease.0);
+            self.connection.prepare_cached(sql)?.execute((row, key, value, lease, sum)).map(drop)
         };
         add().map_err(|error| self.failed(&error))
     }
 
     pub fn finish(self) -> Result<()> {
+        self.finish_if(|_| Ok(()))
+    }
+
+    /// The same as the end of the move `id`: what is on the disk is read once more and compared with what it should be, and the
+    /// move is written down beside it.
+    pub fn finish_move(self, id: &str, expected: &Contents) -> Result<()> {
+        self.finish_if(|aside| {
+            let found = sum_up(&aside.join(schema::FILE))?;
+            if found != *expected {
+                let reason = format!("what was written is not what was read: {found:?}, not {expected:?}");
+                return Err(Error::Invalid { reason });
+            }
+            let write = || -> std::io::Result<()> {
+                let mut file = fs::File::create(aside.join(ORIGIN))?;
+                file.write_all(id.as_bytes())?;
+                file.sync_all()
+            };
+            write().map_err(|source| Error::Engine {
+                context: format!("cannot write into {}", aside.display()),
+                source: source.into(),
+            })
+        })
+    }
+
+    fn finish_if(self, check: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
         let newest = Revision(self.saved.0.saturating_add(AHEAD));
         let end = || -> rusqlite::Result<()> {
             schema::set_mark(&self.connection, COMPACTED, newest)?;
@@ -81,6 +120,8 @@ impl Restoring {
         end().map_err(|error| self.failed(&error))?;
         let Self { connection, dir, aside, .. } = self;
         connection.close().map_err(|(_, error)| schema::open_error(&aside, &error))?;
+        check(&aside)?;
+        schema::sync_directory(&aside.join(schema::FILE))?;
         fs::rename(&aside, &dir).map_err(|source| Error::Engine {
             context: format!("cannot make {}", dir.display()),
             source: source.into(),
@@ -91,6 +132,21 @@ impl Restoring {
     fn failed(&self, error: &rusqlite::Error) -> Error {
         schema::open_error(&self.aside.join(schema::FILE), error)
     }
+}
+
+/// Of a file that has no history.
+fn sum_up(path: &Path) -> Result<Contents> {
+    let read = || -> rusqlite::Result<Contents> {
+        let connection = schema::open_reader(path)?;
+        let mut statement = connection.prepare("SELECT key, value FROM log ORDER BY key")?;
+        let mut rows = statement.query([])?;
+        let mut summing = Summing::default();
+        while let Some(row) = rows.next()? {
+            summing.add(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?);
+        }
+        Ok(summing.contents())
+    };
+    read().map_err(|error| schema::open_error(path, &error))
 }
 
 #[cfg(test)]

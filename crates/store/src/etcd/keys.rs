@@ -1,5 +1,7 @@
 //! Where our keys are in a cluster that may be shared: all under one root.
 
+use croft_meta::Revision;
+
 use crate::txn::prefix_end;
 
 #[derive(Debug)]
@@ -8,12 +10,53 @@ pub(super) struct Keys {
     root: String,
     /// Beside the root, so that no range shows it; before it, so that one watch can take in both.
     progress: String,
+    gate: String,
+    base_key: String,
+    /// What our revisions have more than etcd's.
+    base: u64,
 }
 
 impl Keys {
     pub(super) fn new(prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/');
-        Self { root: format!("{prefix}/"), progress: format!("{prefix}-progress") }
+        Self {
+            root: format!("{prefix}/"),
+            progress: format!("{prefix}-progress"),
+            gate: format!("{prefix}-gate"),
+            base_key: format!("{prefix}-base"),
+            base: 0,
+        }
+    }
+
+    pub(super) fn with_base(self, base: u64) -> Self {
+        Self { base, ..self }
+    }
+
+    pub(super) fn base(&self) -> Revision {
+        Revision(self.base)
+    }
+
+    /// Ours for one of etcd's.
+    pub(super) fn revision(&self, raw: i64) -> Revision {
+        let raw = u64::try_from(raw).unwrap_or(0);
+        Revision(if raw == 0 { 0 } else { raw.saturating_add(self.base) })
+    }
+
+    /// Etcd's for one of ours; of those that it never had, one that nothing has.
+    pub(super) fn raw(&self, revision: Revision) -> i64 {
+        match revision.0.checked_sub(self.base) {
+            _ if revision == Revision::ZERO => 0,
+            Some(raw) if raw > 0 => i64::try_from(raw).unwrap_or(i64::MAX),
+            _ => -1,
+        }
+    }
+
+    pub(super) fn gate_key(&self) -> Vec<u8> {
+        self.gate.clone().into_bytes()
+    }
+
+    pub(super) fn base_key(&self) -> Vec<u8> {
+        self.base_key.clone().into_bytes()
     }
 
     pub(super) fn theirs(&self, key: &str) -> Vec<u8> {
@@ -67,6 +110,20 @@ mod tests {
             let (first_all, end_all) = keys.everything_with_progress_key();
             assert!(first_all <= keys.progress_key() && first_all < first && end_all == end);
             assert!(keys.progress_key() < first);
+            for beside in [keys.gate_key(), keys.base_key()] {
+                assert!(beside < first_all, "no watch and no range shows it");
+            }
+        }
+    }
+
+    #[test]
+    fn revisions_go_on_from_the_base() {
+        let keys = Keys::new("/croft").with_base(1000);
+        for (ours, theirs) in [(0, 0), (1001, 1), (1500, 500)] {
+            assert_eq!((keys.revision(theirs), keys.raw(Revision(ours))), (Revision(ours), theirs));
+        }
+        for before in [1, 999, 1000] {
+            assert_eq!(keys.raw(Revision(before)), -1, "{before}");
         }
     }
 }

@@ -14,6 +14,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::mpsc;
 use tonic::Streaming;
 
+use super::Requests;
 use super::client::{Client, is_member_failing, is_stale_token};
 use super::errors;
 use super::keys::Keys;
@@ -21,7 +22,6 @@ use super::proto::event::EventType;
 use super::proto::watch_client::WatchClient;
 use super::proto::watch_request::RequestUnion;
 use super::proto::{Event as Raw, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
-use super::{Requests, revision};
 use crate::{Error, Event, Result, WatchItem};
 
 /// The first answer to a new watch must come within this.
@@ -131,7 +131,7 @@ impl Watch {
         let create = WatchCreateRequest {
             key,
             range_end,
-            start_revision: i64::try_from(self.last.0.max(1)).unwrap_or(i64::MAX),
+            start_revision: self.keys.raw(self.last).max(1),
             progress_notify: true,
             fragment: true,
         };
@@ -191,7 +191,7 @@ impl Watch {
         if is_progress {
             // What etcd sends by itself is in order in every version; it names the watch.
             if self.trusts_progress || response.watch_id != NO_WATCH {
-                self.progress(response.header.map_or(Revision::ZERO, |header| revision(header.revision)));
+                self.progress(response.header.map_or(Revision::ZERO, |header| self.keys.revision(header.revision)));
             }
             return Ok(());
         }
@@ -205,7 +205,10 @@ impl Watch {
 
     async fn canceled(&mut self, response: &WatchResponse) -> Result<()> {
         if response.compact_revision > 0 {
-            return Err(Error::Compacted { requested: self.last, oldest: revision(response.compact_revision) });
+            return Err(Error::Compacted {
+                requested: self.last,
+                oldest: self.keys.revision(response.compact_revision),
+            });
         }
         let status = tonic::Status::unknown(response.cancel_reason.clone());
         if response.cancel_reason.contains("permission denied") {
@@ -231,7 +234,7 @@ impl Watch {
         let mut newest = self.last;
         for event in events {
             let Some(kv) = event.kv else { continue };
-            let at = revision(kv.mod_revision);
+            let at = self.keys.revision(kv.mod_revision);
             if at <= self.last {
                 continue;
             }

@@ -1,0 +1,150 @@
+//! A gate beside our keys: while it is shut nobody writes, and nobody who is not moving them opens the store.
+//!
+//! Every transaction has the condition that there is no gate, so that the moment at which it shuts is the same for all servers
+//! of the cluster, whether they know of it or not. And the base: what is added to etcd's revisions, so that they go on from
+//! those of the store that the objects came from.
+
+use croft_meta::Revision;
+use serde::{Deserialize, Serialize};
+
+use super::client::Repeat;
+use super::proto::compare::{CompareResult, CompareTarget, TargetUnion};
+use super::proto::request_op::Request as RawOp;
+use super::proto::response_op::Response as RawAnswer;
+use super::{Etcd, errors, proto};
+use crate::{Error, Result};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Passage {
+    /// Objects are being moved here; not all of them are here.
+    Arriving,
+    /// Objects are being moved away; all of them are here.
+    Leaving,
+    /// Objects were moved away; what is here is of the past.
+    Left,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    pub passage: Passage,
+    /// Of the move.
+    pub id: String,
+    /// The store at the other end.
+    pub other: String,
+    pub when: String,
+}
+
+impl Gate {
+    /// Why nobody may go through.
+    pub fn words(&self) -> String {
+        let Self { other, when, .. } = self;
+        match self.passage {
+            Passage::Arriving => format!(
+                "objects are being moved here from {other} since {when}, and not all of them are here; give the same \"croft \
+                 migrate-store\" again, or with --abort"
+            ),
+            Passage::Leaving => format!(
+                "its objects are being moved to {other} since {when}; give the same \"croft migrate-store\" again, or with --abort"
+            ),
+            Passage::Left => format!("its objects were moved to {other} at {when}; use that one"),
+        }
+    }
+}
+
+impl Etcd {
+    /// What the gate says, if there is one, and the version that [`Self::set_gate`] wants to know of.
+    pub async fn gate(&self) -> Result<Option<(Gate, i64)>> {
+        let request = proto::RangeRequest { key: self.keys.gate_key(), ..Default::default() };
+        let response = self.raw_range(request).await.map_err(|status| errors::error(&status))?;
+        let Some(kv) = response.kvs.into_iter().next() else { return Ok(None) };
+        Ok(Some((parse(&kv.value)?, kv.mod_revision)))
+    }
+
+    /// Puts another in the place of the one that was seen, or takes it away. False if it is another by now.
+    pub async fn set_gate(&self, seen: Option<i64>, gate: Option<&Gate>) -> Result<bool> {
+        let key = self.keys.gate_key();
+        let op = match gate {
+            Some(gate) => {
+                let value = serde_json::to_vec(gate).map_err(|error| invalid(&error))?;
+                RawOp::RequestPut(proto::PutRequest { key: key.clone(), value, lease: 0 })
+            }
+            None => RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key: key.clone(), ..Default::default() }),
+        };
+        let request = proto::TxnRequest {
+            compare: vec![is_at(key, seen.unwrap_or(0))],
+            success: vec![proto::RequestOp { request: Some(op) }],
+            failure: Vec::new(),
+        };
+        let answer = self.kv(request, Repeat::IfUnsent, |mut kv, request| async move { kv.txn(request).await }).await;
+        Ok(answer.map_err(|status| errors::error(&status))?.succeeded)
+    }
+
+    /// Deletes all our keys, but neither gate nor base.
+    pub async fn clear(&self) -> Result<()> {
+        let (key, range_end) = self.keys.prefix("");
+        let op = RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key, range_end });
+        let request = proto::TxnRequest { success: vec![proto::RequestOp { request: Some(op) }], ..Default::default() };
+        let answer = self.kv(request, Repeat::Safe, |mut kv, request| async move { kv.txn(request).await }).await;
+        answer.map(drop).map_err(|status| errors::error(&status))
+    }
+
+    /// For who connects after this, revisions go on from here.
+    pub async fn set_base(&self, base: Revision) -> Result<()> {
+        let put = proto::PutRequest { key: self.keys.base_key(), value: base.to_string().into_bytes(), lease: 0 };
+        let sent = self.kv(put, Repeat::Safe, |mut kv, request| async move { kv.put(request).await }).await;
+        sent.map(drop).map_err(|status| errors::error(&status))
+    }
+
+    pub(super) async fn stored_base(&self) -> Result<u64> {
+        let request = proto::RangeRequest { key: self.keys.base_key(), ..Default::default() };
+        let response = self.raw_range(request).await.map_err(|status| errors::error(&status))?;
+        let Some(kv) = response.kvs.into_iter().next() else { return Ok(0) };
+        let text = String::from_utf8_lossy(&kv.value).into_owned();
+        text.parse().map_err(|_| Error::Engine {
+            context: "etcd holds a base of revisions that is no number".to_owned(),
+            source: text.into(),
+        })
+    }
+
+    pub(super) async fn refuse_at_gate(&self) -> Result<()> {
+        let Some((gate, _)) = self.gate().await? else { return Ok(()) };
+        Err(Error::Engine { context: "this etcd is not to be used".to_owned(), source: gate.words().into() })
+    }
+
+    /// A condition more, and what to tell if it is the one that does not hold.
+    pub(super) fn guard(&self, mut request: proto::TxnRequest) -> proto::TxnRequest {
+        if self.minds_gate && !request.success.is_empty() {
+            request.compare.push(is_at(self.keys.gate_key(), 0));
+            let look = proto::RangeRequest { key: self.keys.gate_key(), ..Default::default() };
+            request.failure.push(proto::RequestOp { request: Some(RawOp::RequestRange(look)) });
+        }
+        request
+    }
+
+    /// Whether a transaction that failed did so because of the gate.
+    pub(super) fn stopped_by_gate(response: &proto::TxnResponse) -> Option<Error> {
+        let answer = response.responses.first()?.response.as_ref()?;
+        let RawAnswer::ResponseRange(range) = answer;
+        let gate = range.kvs.first().map(|kv| parse(&kv.value))?;
+        Some(gate.map_or_else(|error| error, |gate| Error::ReadOnly { reason: gate.words() }))
+    }
+}
+
+fn is_at(key: Vec<u8>, mod_revision: i64) -> proto::Compare {
+    proto::Compare {
+        result: CompareResult::Equal as i32,
+        target: CompareTarget::Mod as i32,
+        key,
+        target_union: Some(TargetUnion::ModRevision(mod_revision)),
+    }
+}
+
+fn parse(value: &[u8]) -> Result<Gate> {
+    serde_json::from_slice(value).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &serde_json::Error) -> Error {
+    Error::Engine { context: "the gate in etcd cannot be understood".to_owned(), source: error.to_string().into() }
+}
