@@ -48,6 +48,7 @@ mod sealing;
 mod serve;
 mod server;
 mod services;
+mod signing;
 mod state;
 mod streams;
 mod subresources;

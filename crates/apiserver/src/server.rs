@@ -29,7 +29,7 @@ use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
+use crate::{bootstrap, certificates, crd, history, sealing, serve, signing, web_tls};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -352,6 +352,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(history::forget(Arc::clone(server)));
     tasks.spawn(quota::status::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
+    tasks.spawn(signing::signer::follow(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {

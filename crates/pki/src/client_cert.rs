@@ -15,8 +15,8 @@ use crate::{Error, Result, ca, tls};
 
 /// A user's uid may be carried in the subject under this number of Kubernetes' own.
 const UID: &str = "1.3.6.1.4.1.57683.2";
-const COMMON_NAME: &str = "2.5.4.3";
-const ORGANIZATION: &str = "2.5.4.10";
+pub(crate) const COMMON_NAME: &str = "2.5.4.3";
+pub(crate) const ORGANIZATION: &str = "2.5.4.10";
 
 /// Who a certificate belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(crate) fn identify(
 }
 
 /// The values of one attribute type, in order; those that are not text are left out.
-fn attributes(name: &X509Name<'_>, id: &str) -> Vec<String> {
+pub(crate) fn attributes(name: &X509Name<'_>, id: &str) -> Vec<String> {
     name.iter_attributes()
         .filter(|attribute| attribute.attr_type().to_id_string() == id)
         .filter_map(|attribute| attribute.as_str().ok().map(str::to_owned))
