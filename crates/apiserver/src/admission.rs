@@ -127,6 +127,10 @@ pub(crate) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Resu
     if is_kind(target, "", "namespaces") && PROTECTED_NAMESPACES.contains(&target.name.as_str()) {
         return Err(ApiError::forbidden("", "namespaces", &target.name, "this namespace may not be deleted"));
     }
+    // Deleting a user or a token takes rights away; deleting this list would give some back.
+    if is_kind(target, "", "secrets") && object["type"] == auth::authenticate::revoked::SECRET_TYPE {
+        guard_credentials(call, object)?;
+    }
     rules::admit_delete(call, target, object)
 }
 

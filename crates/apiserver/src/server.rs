@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::policy::Policies;
 use crate::admission::quota;
 use crate::audit::{Audit, AuditLog};
-use crate::auth::Auth;
+use crate::auth::{Auth, LoginLimits};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::fairness::{self, Fairness};
@@ -27,9 +27,10 @@ use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
+use crate::sessions::{self, Sessions};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, sealing, serve, signing, web_tls};
+use crate::{bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -49,6 +50,8 @@ pub struct Config {
     pub audit: AuditLog,
     /// How many requests are worked on at a time; without it, as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
+    /// When wrong passwords lock a name.
+    pub logins: LoginLimits,
 }
 
 /// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
@@ -95,6 +98,7 @@ pub(crate) struct ApiServer {
     pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
+    pub(crate) sessions: Sessions,
     pub(crate) policies: Policies,
     pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
@@ -277,11 +281,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     }
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
+        auth: Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?,
         metrics,
         audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
+        sessions: Sessions::default(),
         policies: Policies::new(&cache),
         fairness: Fairness::new(&cache, config.max_requests_in_flight.unwrap_or_else(fairness::default_seats), flows),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
@@ -310,7 +315,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     server.address.store(Arc::new(serve::reachable(first).to_string()));
     server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
 
-    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server.ca, first, Duration::ZERO, now)
+    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server, first, Duration::ZERO, now)
         .map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
@@ -353,6 +358,8 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(quota::status::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
     tasks.spawn(signing::signer::follow(Arc::clone(server)));
+    tasks.spawn(login_locks::keep(Arc::clone(server)));
+    tasks.spawn(sessions::watch_over(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {

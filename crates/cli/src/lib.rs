@@ -25,6 +25,7 @@ mod api;
 mod audit;
 mod audit_settings;
 mod backup;
+mod cert;
 mod client;
 mod config_file;
 mod confirm;
@@ -46,6 +47,7 @@ mod output;
 mod progress;
 mod ready;
 mod recent_log;
+mod revoked;
 mod run_dir;
 mod secrets;
 pub mod server;
@@ -58,6 +60,7 @@ mod stream;
 mod support_bundle;
 mod terminal;
 mod token;
+mod user;
 mod version;
 mod vm;
 mod volume;
@@ -105,6 +108,12 @@ enum Command {
     /// Tokens that clients identify themselves with
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Local users, who log in with a name and a password
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Client certificates that are no longer to be used
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
     /// Print the version of this program
     Version(version::VersionArgs),
     /// Print a completion script for a shell
@@ -183,6 +192,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),
+        Command::User(command) => print(&api::block_on(user::run(command))??),
+        Command::Cert(command) => print(&api::block_on(cert::run(command))??),
         Command::Version(args) => print(&version::run(&args)),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -125,6 +125,12 @@ pub(crate) struct ServerOptions {
     /// How many requests are worked on at a time; others wait their turn [default: 16 for each processor]
     #[arg(long, env = "CROFT_MAX_REQUESTS_INFLIGHT", value_name = "NUMBER")]
     pub(crate) max_requests_inflight: Option<u32>,
+    /// Wrong passwords in a row that lock a user's name; 0 for never [default: 10]
+    #[arg(long, env = "CROFT_LOGIN_ATTEMPTS", value_name = "NUMBER")]
+    pub(crate) login_attempts: Option<u32>,
+    /// How long a name is locked the first time; twice as long each further time, up to a day [default: 15m]
+    #[arg(long, env = "CROFT_LOGIN_LOCK", value_name = "DURATION")]
+    pub(crate) login_lock: Option<String>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -171,6 +177,8 @@ impl ServerOptions {
                 .or(others.audit_webhook_batch_buffer_size),
             audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
             max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
+            login_attempts: self.login_attempts.or(others.login_attempts),
+            login_lock: self.login_lock.or(others.login_lock),
             log_format: self.log_format.or(others.log_format),
         }
     }

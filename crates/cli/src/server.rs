@@ -75,6 +75,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
         max_requests_in_flight: settings.max_requests_in_flight,
+        logins: settings.logins,
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::AuditLog;
+use croft_apiserver::{AuditLog, LoginLimits};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{audit_settings, config_file, kubeconfig_link, node_name, run_dir};
+use crate::{audit_settings, config_file, kubeconfig_link, lifetime, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -39,6 +39,7 @@ pub struct Settings {
     pub audit: AuditLog,
     /// None for as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
+    pub logins: LoginLimits,
     pub log_format: Option<LogFormat>,
 }
 
@@ -108,6 +109,7 @@ impl Settings {
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
             max_requests_in_flight: in_flight(&options)?,
+            logins: logins(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -145,6 +147,18 @@ fn in_flight(options: &ServerOptions) -> anyhow::Result<Option<usize>> {
         Some(0) => bail!("--max-requests-inflight: with 0 nothing would ever be answered"),
         other => Ok(other.map(|number| number as usize)),
     }
+}
+
+fn logins(options: &ServerOptions) -> anyhow::Result<LoginLimits> {
+    let known = LoginLimits::default();
+    let lock = match options.login_lock.as_deref().map(lifetime::parse).transpose() {
+        Ok(lock) => lock.unwrap_or(known.lock),
+        Err(why) => bail!("--login-lock: {why}"),
+    };
+    if lock.is_zero() {
+        bail!("--login-lock: to lock for no time at all is not to lock; say --login-attempts 0");
+    }
+    Ok(LoginLimits { attempts: options.login_attempts.unwrap_or(known.attempts), lock })
 }
 
 fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
@@ -371,6 +385,8 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
+            (&["--login-lock=0s"], "to lock for no time at all"),
+            (&["--login-lock=soon"], "is not a duration"),
             (&["--max-requests-inflight=0"], "nothing would ever be answered"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),
             (&["--vm-subnet=10.0.0.0/8"], "--vm-subnet: the subnet 10.0.0.0/8 is not usable"),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest, Sha256};
-use x509_parser::prelude::X509Name;
+use x509_parser::prelude::{X509Certificate, X509Name};
 
 use crate::{Error, Result, ca, tls};
 
@@ -29,6 +29,33 @@ pub struct Identity {
     pub uid: String,
     /// `X509SHA256=` and the certificate's fingerprint, for `authentication.kubernetes.io/credential-id`.
     pub credential_id: String,
+    /// What tells this certificate from others.
+    pub marks: Marks,
+}
+
+/// What a certificate can be named by, both in lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// SHA-256 of the whole certificate.
+    pub fingerprint: String,
+    /// Without leading zeros.
+    pub serial: String,
+}
+
+impl Marks {
+    fn of(der: &[u8], cert: &X509Certificate<'_>) -> Self {
+        let serial = hex(cert.raw_serial());
+        Self { fingerprint: hex(&Sha256::digest(der)), serial: serial.trim_start_matches('0').to_owned() }
+    }
+}
+
+/// What there is to know about a certificate whoever signed it: its marks, its common name, and when it ends.
+pub fn describe(pem: &[u8]) -> Option<(Marks, String, Timestamp)> {
+    let der = CertificateDer::from_pem_slice(pem).ok()?;
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+    let user = attributes(cert.subject(), COMMON_NAME).pop().unwrap_or_default();
+    let end = Timestamp::from_second(cert.validity().not_after.timestamp()).ok()?;
+    Some((Marks::of(&der, &cert), user, end))
 }
 
 /// Why a certificate does not identify anybody. All of them end in a 401 unless other credentials do better.
@@ -90,11 +117,13 @@ pub(crate) fn identify(
         1 => uids.pop().filter(|uid| !uid.is_empty()).ok_or(ClientCertError::EmptyUid)?,
         _ => return Err(ClientCertError::ManyUids(uids)),
     };
+    let marks = Marks::of(leaf, &cert);
     Ok(Identity {
         user,
         groups: attributes(cert.subject(), ORGANIZATION),
         uid,
-        credential_id: format!("X509SHA256={}", hex(&Sha256::digest(leaf))),
+        credential_id: format!("X509SHA256={}", marks.fingerprint),
+        marks,
     })
 }
 
