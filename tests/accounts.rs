@@ -1,5 +1,6 @@
-//! Local users: locked after wrong passwords, and told who they are.
+//! Local users: locked after wrong passwords, and logged in for kubectl.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -90,6 +91,42 @@ fn kubectl(file: &Path, text: &str) -> Kubectl {
 
 async fn whoami(kubectl: &Kubectl) -> Value {
     kubectl.ok(&["auth", "whoami", "-o", "json"]).await.json()["status"]["userInfo"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
+    let World { server, dir } = start(&[]).await;
+    let made = ["kubeconfig", "--user", "jane", "--group", "ops", "--group", "dev", "--client-certificate"];
+    let jane = kubectl(&dir.path().join("jane"), &croft(&server, &made).await);
+    let user = whoami(&jane).await;
+    assert_eq!(user["username"], "jane", "{user}");
+    assert_eq!(user["groups"], json!(["ops", "dev", "system:authenticated"]), "{user}");
+    let left = server.kubectl().expect("kubectl").ok(&["get", "csr"]).await;
+    assert!(left.stdout.is_empty(), "{}", left.stdout);
+
+    // No secret is in this one: kubectl asks croft, and croft the server.
+    let text = croft(&server, &["kubeconfig", "--login", "--user", "admin"]).await;
+    assert!(!text.contains("token:") && !text.contains("client-key-data"), "{text}");
+    let mut admin = kubectl(&dir.path().join("admin"), &text);
+    let program = croft_testkit::binary().expect("the program");
+    let bin = program.parent().expect("a directory").display();
+    admin.env("PATH", &format!("{bin}:{}", std::env::var("PATH").unwrap_or_default()));
+    let cache = dir.path().join("cache");
+    admin.env("CROFT_CREDENTIAL_CACHE", &cache.display().to_string());
+    let refused = admin.fails(&["get", "namespaces"], "").await;
+    assert!(refused.stderr.contains("no terminal to ask"), "{}", refused.stderr);
+    admin.env("CROFT_PASSWORD_FILE", &dir.path().join("password").display().to_string());
+    let user = whoami(&admin).await;
+    assert_eq!(user["username"], "admin", "{user}");
+    let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default().to_owned();
+    assert!(id.starts_with("token-"), "{user}");
+    let files: Vec<_> = std::fs::read_dir(&cache).expect("a directory").map(|file| file.expect("a file")).collect();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].metadata().expect("a file").permissions().mode() & 0o777, 0o600);
+    // The token is used again, without the password.
+    admin.env("CROFT_PASSWORD_FILE", "/nonexistent");
+    let again = whoami(&admin).await;
+    assert_eq!(again["extra"]["authentication.kubernetes.io/credential-id"][0], id.as_str(), "{again}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,9 +26,11 @@ mod audit;
 mod audit_settings;
 mod backup;
 mod cert;
+mod certified;
 mod client;
 mod config_file;
 mod confirm;
+mod credential;
 mod demo;
 mod download;
 mod first_image;
@@ -105,6 +107,8 @@ enum Command {
     SupportBundle(support_bundle::SupportBundleArgs),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Log a local user in for kubectl, which runs this by itself
+    Credential(credential::CredentialArgs),
     /// Tokens that clients identify themselves with
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -191,6 +195,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
+        Command::Credential(args) => print(&api::block_on(credential::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),
         Command::User(command) => print(&api::block_on(user::run(command))??),
         Command::Cert(command) => print(&api::block_on(cert::run(command))??),

@@ -71,7 +71,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<String, Failure> {
 
 /// A token for a user that makes sense, and has yet to be made.
 pub(crate) struct UserToken<'a> {
-    pub(crate) user: &'a str,
+    user: &'a str,
     groups: &'a [String],
     expires: Option<Timestamp>,
 }
