@@ -23,6 +23,7 @@ pub(crate) fn base() -> Behaviour {
         prepare_update: |_, _| {},
         validate_create: |_| Vec::new(),
         validate_update: |_, _| Vec::new(),
+        validate_subresource: |_, _, _| Vec::new(),
         warnings: |_| Vec::new(),
         cells: print::name_and_creation,
         field: fields::metadata,
@@ -46,6 +47,7 @@ pub(crate) fn behaviour(group: &str, plural: &str) -> Behaviour {
         admit_delete,
         validate_create,
         validate_update,
+        validate_subresource: validate::subresource_of(plural),
         prepare_create,
         prepare_update,
         warnings: warnings::of(group, plural),
@@ -148,7 +150,9 @@ fn name_rule(plural: &str) -> fn(&str) -> Vec<String> {
     match plural {
         "namespaces" => names::is_dns1123_label,
         "services" => names::is_dns1035_label,
-        "roles" | "clusterroles" | "rolebindings" | "clusterrolebindings" => names::is_path_segment_name,
+        "roles" | "clusterroles" | "rolebindings" | "clusterrolebindings" | "certificatesigningrequests" => {
+            names::is_path_segment_name
+        }
         _ => names::is_dns1123_subdomain,
     }
 }

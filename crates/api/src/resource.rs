@@ -75,7 +75,6 @@ pub struct Version {
 }
 
 /// What a kind does beyond its schema. Plain functions: they see the object and nothing else.
-/// `status` subresource writes go through `validate_status_update` instead of the two others.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
     /// Fills in what the user left out, on every decode (create, update, patch result, read of stored objects is not needed).
@@ -86,6 +85,8 @@ pub struct Behaviour {
     pub prepare_update: fn(&mut Value, &Value),
     pub validate_create: fn(&Value) -> FieldErrors,
     pub validate_update: fn(&Value, &Value) -> FieldErrors,
+    /// (subresource, new, old): what must hold when one is written.
+    pub validate_subresource: fn(&str, &Value, &Value) -> FieldErrors,
     /// Texts for `Warning` headers: deprecated fields, or "accepted, but nothing in Croft acts on it".
     pub warnings: fn(&Value) -> Vec<String>,
     /// The cells of a Table row, one per column. The second argument is "now" in seconds since the epoch, for ages.

@@ -13,6 +13,7 @@ mod policy;
 mod rbac;
 mod resources;
 mod service;
+mod signing_request;
 mod storage;
 #[cfg(test)]
 mod tests;
@@ -75,7 +76,7 @@ pub(crate) fn of(group: &str, plural: &str) -> (Create, Update) {
         (_, "leases") => (policy::lease, |new, _| policy::lease(new)),
         (_, "runtimeclasses") => (policy::runtime_class, policy::runtime_class_update),
         (_, "flowschemas") => (policy::flow_schema, |new, _| policy::flow_schema(new)),
-        (_, "certificatesigningrequests") => (policy::signing_request, |_, _| Vec::new()),
+        (_, "certificatesigningrequests") => (signing_request::create, |_, _| Vec::new()),
         (_, "apiservices") => (policy::api_service, |new, _| policy::api_service(new)),
         (_, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
             (admission::webhooks, |new, _| admission::webhooks(new))
@@ -92,6 +93,16 @@ pub(crate) fn of(group: &str, plural: &str) -> (Create, Update) {
         }
         (_, "customresourcedefinitions") => (definition::validate, definition::validate_update),
         _ => (|_| Vec::new(), |_, _| Vec::new()),
+    }
+}
+
+/// What must hold when a subresource is written: its name, the new object, the old one.
+pub(crate) type Subresource = fn(&str, &Value, &Value) -> FieldErrors;
+
+pub(crate) fn subresource_of(plural: &str) -> Subresource {
+    match plural {
+        "certificatesigningrequests" => signing_request::subresource,
+        _ => |_, _, _| Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cache::{self, Object};
 use crate::call::{Call, Target};
-use crate::{auth, backup_target, clock, crd, services, web_tls};
+use crate::{auth, backup_target, clock, crd, services, signing, web_tls};
 
 /// The namespaces that cannot be deleted.
 const PROTECTED_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -63,26 +63,13 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
         }
         ("", "services") if target.subresource.is_empty() => services::keep_allocated(new, old),
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, new)?,
+        ("certificates.k8s.io", "certificatesigningrequests") => signing::authorize(call, target, new, old)?,
         ("rbac.authorization.k8s.io", _) => {
             call.server.auth.rbac.check_escalation(&call.user, &call.info, new, Some(old))?;
         }
         _ => {}
     }
     rules::admit(call, target, new, Some(old))
-}
-
-/// A certificate request says who made it: not in the client's words, but in ours.
-fn name_requester(call: &Call, request: &mut Value) {
-    let user = &call.user;
-    let spec = &mut request["spec"];
-    spec["username"] = json!(user.name);
-    spec["groups"] = json!(user.groups);
-    for (field, value) in [("uid", json!(user.uid)), ("extra", json!(user.extra))] {
-        let is_empty = value.as_str() == Some("") || value.as_object().is_some_and(serde_json::Map::is_empty);
-        if !is_empty {
-            spec[field] = value;
-        }
-    }
 }
 
 /// Secrets that make a user or a token can make one of any group: writing them takes the rights of an administrator,
@@ -99,11 +86,14 @@ fn guard_credentials(call: &Call, secret: &Value) -> Result<(), ApiError> {
 /// Once an object is prepared, just before it is validated and stored: what the server itself knows about it.
 pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     if !target.subresource.is_empty() {
+        if let Some(old) = old.filter(|_| signing::is_request(target)) {
+            signing::stamp_conditions(new, old, &clock::now_rfc3339());
+        }
         return Ok(());
     }
     match (target.group(), target.plural(), old) {
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,
-        ("certificates.k8s.io", "certificatesigningrequests", None) => name_requester(call, new),
+        ("certificates.k8s.io", "certificatesigningrequests", None) => signing::complete(call, target, new)?,
         ("admissionregistration.k8s.io", "validatingadmissionpolicies", _) => policy::observe(new),
         _ if target.served.resource.is_custom => tell_if_idle(target, new, old),
         _ => {}
@@ -136,6 +126,10 @@ pub(crate) async fn after_write(call: &Call, target: &Target) {
 pub(crate) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
     if is_kind(target, "", "namespaces") && PROTECTED_NAMESPACES.contains(&target.name.as_str()) {
         return Err(ApiError::forbidden("", "namespaces", &target.name, "this namespace may not be deleted"));
+    }
+    // Deleting a user or a token takes rights away; deleting this list would give some back.
+    if is_kind(target, "", "secrets") && object["type"] == auth::authenticate::revoked::SECRET_TYPE {
+        guard_credentials(call, object)?;
     }
     rules::admit_delete(call, target, object)
 }

@@ -36,6 +36,7 @@ use crate::user::UserInfo;
 
 pub(crate) use attributes::Attributes;
 pub(crate) use authenticate::Authenticator;
+pub use authenticate::lockouts::LoginLimits;
 pub(crate) use rbac::Rbac;
 pub(crate) use tokens::ServiceAccountTokens;
 
@@ -48,9 +49,14 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    pub(crate) fn new(cache: &Cache, ca: Arc<Ca>, signer: Arc<TokenSigner>) -> Result<Self, getrandom::Error> {
+    pub(crate) fn new(
+        cache: &Cache,
+        ca: Arc<Ca>,
+        signer: Arc<TokenSigner>,
+        limits: LoginLimits,
+    ) -> Result<Self, getrandom::Error> {
         let tokens = ServiceAccountTokens::new(cache, &ca, Arc::clone(&signer));
-        Ok(Self { authenticator: Authenticator::new(cache, ca, signer)?, rbac: Rbac::new(cache), tokens })
+        Ok(Self { authenticator: Authenticator::new(cache, ca, signer, limits)?, rbac: Rbac::new(cache), tokens })
     }
 
     /// The 403 if the user may not.

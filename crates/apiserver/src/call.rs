@@ -7,12 +7,14 @@ use croft_meta::{ApiError, Gvk};
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::Trail;
 use crate::catalog::{Catalog, Served};
 use crate::negotiate::{self, Output};
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
+use crate::sessions::Session;
 use crate::user::UserInfo;
 
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// What the audit log is to know of the request that this is a part of.
     pub(crate) trail: Arc<Trail>,
+    /// Of a stream: what it lasts as long as.
+    pub(crate) session: Option<Arc<Session>>,
     /// Do admission webhooks have a say? Not in what the server writes for itself: they could keep it from starting.
     pub(crate) asks_webhooks: bool,
     warnings: Mutex<Vec<String>>,
@@ -46,8 +50,13 @@ impl Call {
     ) -> Self {
         let catalog = server.catalog();
         let (trail, warnings) = (Arc::default(), Mutex::default());
-        let asks_webhooks = true;
-        Self { server, catalog, user, is_internal, info, query, headers, body, trail, asks_webhooks, warnings }
+        let (session, asks_webhooks) = (None, true);
+        Self { server, catalog, user, is_internal, info, query, headers, body, trail, session, asks_webhooks, warnings }
+    }
+
+    /// Cancelled when a stream is to end: with its credential, or with the server.
+    pub(crate) fn ended(&self) -> CancellationToken {
+        self.session.as_ref().map_or_else(|| self.server.stopping(), |session| session.ended())
     }
 
     /// A call that the server makes itself, about one object.

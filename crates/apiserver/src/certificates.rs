@@ -8,7 +8,7 @@ use std::time::Duration;
 use croft_api::harvester::settings::{AUTO_ROTATE, Rotation};
 use croft_meta::Chain;
 use croft_pki::kubeconfig::Credentials;
-use croft_pki::{Ca, CertResolver, Kubeconfig, ServerNames, ServingCert};
+use croft_pki::{CertResolver, Kubeconfig, ServerNames, ServingCert};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -23,18 +23,24 @@ const ADMIN_CERT_TTL: Duration = Duration::from_hours(365 * 24);
 /// An admin kubeconfig for the first listener; kept as it is while it is still good and does not end within `ahead`.
 pub(crate) fn write_kubeconfig(
     data_dir: &Path,
-    ca: &Ca,
+    server: &ApiServer,
     first: SocketAddr,
     ahead: Duration,
     now: Timestamp,
 ) -> Result<PathBuf, croft_pki::Error> {
-    let path = data_dir.join("kubeconfig");
+    let (path, ca) = (data_dir.join("kubeconfig"), &server.ca);
+    let is_revoked = |pem: &str| {
+        let known = croft_pki::client_cert::describe(pem.as_bytes());
+        known.is_some_and(|(marks, ..)| server.auth.authenticator.revoked.has_certificate(&marks))
+    };
     let server = format!("https://{}", serve::reachable(first));
     if let Ok(Some(kept)) = Kubeconfig::read(&path)
         && kept.server == server
         && kept.ca_pem == ca.cert_pem()
         && let Credentials::Certificate { cert_pem, .. } = &kept.credentials
         && !croft_pki::ca::pem_due_for_renewal(cert_pem, ahead, now)
+        // Whoever took the admin's certificate must not have taken it from the admin.
+        && !is_revoked(cert_pem)
     {
         return Ok(path);
     }
@@ -63,11 +69,19 @@ impl Served {
     /// Keeps the serving certificate young, and the one in the admin kubeconfig, until the server stops.
     pub(crate) async fn renew(mut self, server: Arc<ApiServer>) {
         let mut settings = server.cache.collection(web_tls::SETTINGS).subscribe();
+        let mut secrets = server.cache.collection("core/secrets").subscribe();
+        let revoked = || server.auth.authenticator.revoked.revision();
         let stop = server.stopping();
+        let mut seen = revoked();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(CHECK) => {}
                 result = settings.changed() => if result.is_err() { return },
+                result = secrets.changed() => match result {
+                    Ok(()) if revoked() != seen => seen = revoked(),
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
                 () = stop.cancelled() => return,
             }
             self.look(&server, Timestamp::now());
@@ -76,7 +90,7 @@ impl Served {
 
     fn look(&mut self, server: &ApiServer, now: Timestamp) {
         let ahead = ahead(server);
-        if let Err(error) = write_kubeconfig(&self.data_dir, &server.ca, self.first, ahead, now) {
+        if let Err(error) = write_kubeconfig(&self.data_dir, server, self.first, ahead, now) {
             tracing::error!(error = %Chain(&error), "the admin kubeconfig could not be renewed");
         }
         if !self.cert.due_for_renewal(now) && !self.cert.ends_within(ahead, now) {

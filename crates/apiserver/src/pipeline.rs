@@ -23,6 +23,7 @@ use crate::metrics::Observed;
 use crate::negotiate::Output;
 use crate::request::{Query, RequestInfo};
 use crate::server::ApiServer;
+use crate::sessions::{self, Session};
 use crate::streams::Streamed;
 use crate::user::UserInfo;
 use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
@@ -202,11 +203,23 @@ async fn answer_request(
         None => server.auth.authorize_told(&user, &Attributes::of(&info), trail)?,
     }
     let is_internal = matches!(caller, Caller::Internal);
+    let session = match caller {
+        Caller::Remote { certificates, .. } if streamed.is_some() || info.verb == "watch" => {
+            server.sessions.enter(&parts.headers, certificates, &server.stopping())
+        }
+        _ => None,
+    };
     if let Some(streamed) = &streamed {
         let headers = parts.headers.clone();
         let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
         call.trail = Arc::clone(trail);
-        return streamed.answer(call, &mut parts, body).await;
+        call.session.clone_from(&session);
+        let ended = call.ended();
+        let answer = tokio::select! {
+            answer = streamed.answer(call, &mut parts, body) => answer?,
+            () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
+        };
+        return Ok(lasting(answer, session));
     }
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
@@ -231,7 +244,7 @@ async fn answer_request(
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
     let result = if call.info.is_resource {
-        resource(&call).await
+        resource(&call).await.map(|answer| lasting(answer, session))
     } else if is_rest {
         rest::answer(&call, caller.address()).await
     } else if usage::is_usage(&call.info) {
@@ -242,6 +255,14 @@ async fn answer_request(
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
     result
+}
+
+/// A stream lasts as long as the credential that it was opened with.
+fn lasting(answer: Answer, session: Option<Arc<Session>>) -> Answer {
+    match session {
+        Some(session) => sessions::until_ended(answer, session),
+        None => answer,
+    }
 }
 
 /// How many seats the request takes.

@@ -6,8 +6,8 @@ use croft_meta::{ApiError, FieldError, FieldErrors, FieldPath, names, object};
 use serde_json::{Map, Value};
 
 use crate::call::Target;
-use crate::clock;
 use crate::server::ApiServer;
+use crate::{clock, signing};
 
 /// Fills in what the client left out.
 pub(crate) fn default(target: &Target, object: &mut Value) {
@@ -112,6 +112,8 @@ pub(crate) fn for_update(target: &Target, new: &mut Value, old: &Value) -> Resul
     match_namespace(target, new)?;
     if target.subresource == "status" {
         only_status(new, old);
+    } else if target.subresource == "approval" {
+        signing::only_conditions(new, old);
     } else if has_status(target) {
         copy_field(new, old, "status");
     }
@@ -195,6 +197,9 @@ pub(crate) fn validate_create(target: &Target, object: &Value) -> Result<(), Api
     }
     errors.extend(validate_schema(target, object, None));
     errors.extend((behaviour.validate_create)(object));
+    if errors.is_empty() && signing::is_request(target) {
+        errors.extend(signing::validate(object));
+    }
     refuse(target, object, &errors)
 }
 
@@ -209,6 +214,8 @@ pub(crate) fn validate_update(target: &Target, new: &Value, old: &Value) -> Resu
     errors.extend(validate_schema(target, new, Some(old)));
     if target.subresource.is_empty() {
         errors.extend((resource.behaviour.validate_update)(new, old));
+    } else {
+        errors.extend((resource.behaviour.validate_subresource)(&target.subresource, new, old));
     }
     refuse(target, new, &errors)
 }
@@ -276,6 +283,9 @@ pub(crate) fn check_resource_version(target: &Target, new: &Value, old: &Value) 
 pub(crate) fn reset_fields(target: &Target) -> &'static [&'static [&'static str]] {
     if target.subresource == "status" {
         return &[&["spec"], &["metadata", "labels"], &["metadata", "annotations"], &["metadata", "finalizers"]];
+    }
+    if target.subresource == "approval" {
+        return &[&["spec"], &["status", "certificate"], &["metadata", "labels"], &["metadata", "annotations"]];
     }
     if has_status(target) { &[&["status"]] } else { &[] }
 }

@@ -19,7 +19,7 @@ use crate::admission::policy::Policies;
 use crate::admission::quota;
 use crate::answer_room::AnswerRoom;
 use crate::audit::{Audit, AuditLog};
-use crate::auth::Auth;
+use crate::auth::{Auth, LoginLimits};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::fairness::{self, Fairness};
@@ -28,9 +28,10 @@ use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
+use crate::sessions::{self, Sessions};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
+use crate::{bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -49,6 +50,8 @@ pub struct Config {
     pub website: Option<Website>,
     pub audit: AuditLog,
     pub limits: Limits,
+    /// When wrong passwords lock a name.
+    pub logins: LoginLimits,
 }
 
 /// How much at a time.
@@ -113,6 +116,7 @@ pub(crate) struct ApiServer {
     pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
+    pub(crate) sessions: Sessions,
     pub(crate) policies: Policies,
     pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
@@ -296,11 +300,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     }
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
+        auth: Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?,
         metrics,
         audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
+        sessions: Sessions::default(),
         policies: Policies::new(&cache),
         fairness: Fairness::new(&cache, config.limits.requests, flows),
         large_bodies: Semaphore::new(MAX_LARGE_BODIES),
@@ -330,7 +335,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     server.address.store(Arc::new(serve::reachable(first).to_string()));
     server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
 
-    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server.ca, first, Duration::ZERO, now)
+    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server, first, Duration::ZERO, now)
         .map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
@@ -373,6 +378,9 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(history::forget(Arc::clone(server)));
     tasks.spawn(quota::status::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
+    tasks.spawn(signing::signer::follow(Arc::clone(server)));
+    tasks.spawn(login_locks::keep(Arc::clone(server)));
+    tasks.spawn(sessions::watch_over(Arc::clone(server)));
 }
 
 fn own_host_name() -> Option<String> {

@@ -29,7 +29,6 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
         ("eviction", _) => evict(call, target).await,
         ("binding", _) => bind(call, target).await,
         ("finalize", _) => finalize(call, target).await,
-        ("approval", "update") => approve(call, target).await,
         (_, "get") => {
             let output = call.output()?;
             verbs::get::get(call, target, output).await
@@ -142,23 +141,6 @@ async fn finalize(call: &Call, target: &Target) -> Result<Answer, ApiError> {
         }
         let mut new = old.clone();
         new["spec"]["finalizers"] = finalizers.clone();
-        Ok(Candidate::Untracked(new))
-    })
-    .await?;
-    Ok(answer::json(200, outcome.object()))
-}
-
-/// Only the approving and denying conditions of a certificate request.
-async fn approve(call: &Call, target: &Target) -> Result<Answer, ApiError> {
-    let options = WriteOptions::parse(&call.query, WriteKind::Update, call.user_agent())?;
-    let wanted = decode::parse(&call.body, call.content_type())?.object;
-    let outcome = change(call, target, &options, |old| {
-        let given = object::resource_version(&wanted);
-        if !given.is_empty() && given != object::resource_version(old) {
-            return Err(ApiError::modified(target.group(), target.plural(), &target.name));
-        }
-        let mut new = old.clone();
-        new["status"]["conditions"] = wanted.pointer("/status/conditions").cloned().unwrap_or_else(|| json!([]));
         Ok(Candidate::Untracked(new))
     })
     .await?;

@@ -10,6 +10,8 @@ use croft_pki::Kubeconfig;
 use kube::config::KubeConfigOptions;
 use serde_json::Value;
 
+use crate::client::{Client, ClientArgs};
+
 /// Where the server is that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct DataDir {
@@ -29,6 +31,15 @@ impl DataDir {
                 path.display()
             )
         })
+    }
+}
+
+impl DataDir {
+    /// The server as its admin sees it.
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        // Says what to do if there is none.
+        self.kubeconfig()?;
+        ClientArgs::with(self.data_dir.join("kubeconfig")).connect().await
     }
 }
 

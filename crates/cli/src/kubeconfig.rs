@@ -8,6 +8,7 @@ use croft_pki::kubeconfig::Credentials;
 
 use crate::Failure;
 use crate::api::DataDir;
+use crate::certified::{Certificate, login_kubeconfig};
 use crate::lifetime;
 use crate::token::UserToken;
 
@@ -24,26 +25,59 @@ pub(crate) struct KubeconfigArgs {
     /// A group of that user; may be repeated
     #[arg(long, env = "CROFT_GROUP", value_name = "NAME", value_delimiter = ',', requires = "user")]
     group: Vec<String>,
-    /// How long the token lasts, 0s for ever [default: 30d]
+    /// How long the token lasts, 0s for ever [default: 30d; 1h for a certificate]
     #[arg(long, env = "CROFT_DURATION", value_name = "DURATION", value_parser = lifetime::parse, requires = "user")]
     duration: Option<Duration>,
+    /// Put in a client certificate of that user instead of a token
+    #[arg(long, requires = "user")]
+    client_certificate: bool,
+    /// Put in no secret at all: the local user logs in when the file is used, see "croft credential"
+    #[arg(long, requires = "user", conflicts_with_all = ["client_certificate", "group", "duration"])]
+    login: bool,
 }
 
 pub(crate) async fn run(args: KubeconfigArgs) -> Result<String, Failure> {
     if let Some(server) = &args.server {
         check_server(server).map_err(Failure::usage)?;
     }
-    let order = args.user.as_deref().map(|user| UserToken::new(user, &args.group, args.duration));
-    let order = order.transpose().map_err(Failure::usage)?;
+    let wish = args.user.as_deref().map(|user| Wish::new(user, &args)).transpose().map_err(Failure::usage)?;
     let mut kubeconfig = args.data_dir.kubeconfig()?;
-    if let Some(order) = order {
-        kubeconfig.credentials = Credentials::Token(order.create(&kubeconfig).await?);
-        kubeconfig.user = order.user.to_owned();
+    let credentials = match &wish {
+        Some(Wish::Token(order)) => Some(Credentials::Token(order.create(&kubeconfig).await?)),
+        Some(Wish::Certificate(order)) => Some(order.create(&args.data_dir.client().await?).await?),
+        Some(Wish::Login) | None => None,
+    };
+    if let Some(credentials) = credentials {
+        kubeconfig.credentials = credentials;
     }
     if let Some(server) = args.server {
         kubeconfig.server = server;
     }
+    let Some(user) = args.user else { return Ok(kubeconfig.to_yaml()?) };
+    if args.login {
+        return Ok(login_kubeconfig(&kubeconfig.server, &kubeconfig.ca_pem, &user)?);
+    }
+    kubeconfig.user = user;
     Ok(kubeconfig.to_yaml()?)
+}
+
+/// How another user is to prove who they are.
+enum Wish<'a> {
+    Token(UserToken<'a>),
+    Certificate(Certificate<'a>),
+    Login,
+}
+
+impl<'a> Wish<'a> {
+    fn new(user: &'a str, args: &'a KubeconfigArgs) -> anyhow::Result<Self> {
+        if args.login {
+            return Ok(Self::Login);
+        }
+        if args.client_certificate {
+            return Certificate::new(user, &args.group, args.duration).map(Self::Certificate);
+        }
+        UserToken::new(user, &args.group, args.duration).map(Self::Token)
+    }
 }
 
 fn check_server(server: &str) -> anyhow::Result<()> {

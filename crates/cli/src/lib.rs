@@ -25,9 +25,12 @@ mod api;
 mod audit;
 mod audit_settings;
 mod backup;
+mod cert;
+mod certified;
 mod client;
 mod config_file;
 mod confirm;
+mod credential;
 mod demo;
 mod download;
 mod first_image;
@@ -48,6 +51,7 @@ mod output;
 mod progress;
 mod ready;
 mod recent_log;
+mod revoked;
 mod run_dir;
 mod secrets;
 pub mod server;
@@ -61,6 +65,7 @@ mod stream;
 mod support_bundle;
 mod terminal;
 mod token;
+mod user;
 mod version;
 mod vm;
 mod volume;
@@ -108,9 +113,17 @@ enum Command {
     SupportBundle(support_bundle::SupportBundleArgs),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
+    /// Log a local user in for kubectl, which runs this by itself
+    Credential(credential::CredentialArgs),
     /// Tokens that clients identify themselves with
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Local users, who log in with a name and a password
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Client certificates that are no longer to be used
+    #[command(subcommand)]
+    Cert(cert::CertCommand),
     /// Print the version of this program
     Version(version::VersionArgs),
     /// Print a completion script for a shell
@@ -189,7 +202,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
+        Command::Credential(args) => print(&api::block_on(credential::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),
+        Command::User(command) => print(&api::block_on(user::run(command))??),
+        Command::Cert(command) => print(&api::block_on(cert::run(command))??),
         Command::Version(args) => print(&version::run(&args)),
         Command::Completion { shell } => {
             let mut script = Vec::new();

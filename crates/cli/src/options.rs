@@ -140,6 +140,12 @@ pub(crate) struct ServerOptions {
     /// How many connections may be open at a time; quiet ones go to make room [default: what memory and descriptors allow]
     #[arg(long, env = "CROFT_MAX_CONNECTIONS", value_name = "NUMBER")]
     pub(crate) max_connections: Option<u32>,
+    /// Wrong passwords in a row that lock a user's name; 0 for never [default: 10]
+    #[arg(long, env = "CROFT_LOGIN_ATTEMPTS", value_name = "NUMBER")]
+    pub(crate) login_attempts: Option<u32>,
+    /// How long a name is locked the first time; twice as long each further time, up to a day [default: 15m]
+    #[arg(long, env = "CROFT_LOGIN_LOCK", value_name = "DURATION")]
+    pub(crate) login_lock: Option<String>,
     /// How log lines look [default: human on a terminal, else json]
     #[arg(long, env = "CROFT_LOG_FORMAT", value_enum)]
     pub(crate) log_format: Option<LogFormat>,
@@ -191,6 +197,8 @@ impl ServerOptions {
             audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
             max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
             max_connections: self.max_connections.or(others.max_connections),
+            login_attempts: self.login_attempts.or(others.login_attempts),
+            login_lock: self.login_lock.or(others.login_lock),
             log_format: self.log_format.or(others.log_format),
         }
     }

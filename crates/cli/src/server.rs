@@ -77,6 +77,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
         limits: settings.limits,
+        logins: settings.logins,
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::{AuditLog, Limits};
+use croft_apiserver::{AuditLog, Limits, LoginLimits};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
 use crate::state_settings::StateSettings;
-use crate::{audit_settings, config_file, kubeconfig_link, limits, node_name, run_dir, state_settings};
+use crate::{audit_settings, config_file, kubeconfig_link, lifetime, limits, node_name, run_dir, state_settings};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -41,6 +41,7 @@ pub struct Settings {
     pub node: Option<NodeSettings>,
     pub audit: AuditLog,
     pub limits: Limits,
+    pub logins: LoginLimits,
     pub log_format: Option<LogFormat>,
 }
 
@@ -117,6 +118,7 @@ impl Settings {
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
             limits: limits::resolve(&options)?,
+            logins: logins(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -147,6 +149,18 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
     let is_installed = data_dir == Path::new(DATA_DIR) && rustix::process::geteuid().is_root();
     let etc_dir = options.etc_dir.clone().or_else(|| is_installed.then(|| ETC_DIR.into()));
     Ok(Some(NodeSettings { name, listen, run_dir, vm_subnet, etc_dir }))
+}
+
+fn logins(options: &ServerOptions) -> anyhow::Result<LoginLimits> {
+    let known = LoginLimits::default();
+    let lock = match options.login_lock.as_deref().map(lifetime::parse).transpose() {
+        Ok(lock) => lock.unwrap_or(known.lock),
+        Err(why) => bail!("--login-lock: {why}"),
+    };
+    if lock.is_zero() {
+        bail!("--login-lock: to lock for no time at all is not to lock; say --login-attempts 0");
+    }
+    Ok(LoginLimits { attempts: options.login_attempts.unwrap_or(known.attempts), lock })
 }
 
 fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
@@ -373,6 +387,8 @@ mod tests {
             (&["--config=/nonexistent/croft.yaml"], "cannot read /nonexistent/croft.yaml"),
             (&["--store=sqlite"], "invalid value 'sqlite'"),
             (&["--listen=6443"], "is not an address and a port"),
+            (&["--login-lock=0s"], "to lock for no time at all"),
+            (&["--login-lock=soon"], "is not a duration"),
             (&["--max-requests-inflight=0"], "nothing would ever be answered"),
             (&["--max-connections=0"], "nobody could ever connect"),
             (&["--node-name=My_Host"], "\"My_Host\" is not a name for a node"),

@@ -1,4 +1,6 @@
-//! `croft token create`: a bearer token for a user or a service account.
+//! `croft token`: bearer tokens for users and service accounts; [`revoke`] ends them.
+
+mod revoke;
 
 use std::time::Duration;
 
@@ -21,6 +23,11 @@ const NAMESPACE: &str = "kube-system";
 pub(crate) enum TokenCommand {
     /// Make a token and print it; it cannot be shown again
     Create(CreateArgs),
+    /// List the tokens of users
+    List(revoke::ListArgs),
+    /// End tokens at once
+    #[command(after_help = "What is open with them, such as watches and consoles, ends within seconds.")]
+    Revoke(revoke::RevokeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -43,7 +50,11 @@ pub(crate) struct CreateArgs {
 }
 
 pub(crate) async fn run(command: TokenCommand) -> Result<String, Failure> {
-    let TokenCommand::Create(args) = command;
+    let args = match command {
+        TokenCommand::Create(args) => args,
+        TokenCommand::List(args) => return Ok(revoke::list(args).await?),
+        TokenCommand::Revoke(args) => return Ok(revoke::revoke(args).await?),
+    };
     let token = match (&args.user, &args.service_account) {
         (Some(user), _) => {
             let order = UserToken::new(user, &args.group, args.duration).map_err(Failure::usage)?;
@@ -60,7 +71,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<String, Failure> {
 
 /// A token for a user that makes sense, and has yet to be made.
 pub(crate) struct UserToken<'a> {
-    pub(crate) user: &'a str,
+    user: &'a str,
     groups: &'a [String],
     expires: Option<Timestamp>,
 }

@@ -16,7 +16,9 @@ use rustls::pki_types::{CertificateDer, UnixTime, pem::PemObject};
 use rustls::server::danger::ClientCertVerifier;
 
 use crate::client_cert::{self, ClientCertError, Identity};
-use crate::{Error, Result, Secret, file, subject, tls};
+use crate::signing_request::{Purpose, SigningRequest};
+use crate::subject::{self, Signed};
+use crate::{Error, Result, Secret, file, tls};
 
 const NAME_PREFIX: &str = "croft-ca@";
 /// How long the authority's own certificate lasts.
@@ -167,12 +169,47 @@ impl Ca {
         params.use_authority_key_identifier_extension = true;
         let key = generate_key(user)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(failed)?;
-        let der = subject::replace(cert.der(), user, groups, self.issuer.key()).map_err(failed)?;
+        let der = subject::replace(Signed::Certificate, cert.der(), user, groups, self.issuer.key()).map_err(failed)?;
         Ok(Issued {
             cert_pem: pem("CERTIFICATE", &der),
             key_pem: key.serialize_pem().into(),
             not_after: not_after(ttl, now)?,
         })
+    }
+
+    /// The certificate that was asked for, in PEM: for the subject, names and key of the request and this one purpose. It
+    /// ends after `ttl`, or with the authority's own.
+    pub fn sign(
+        &self,
+        request: &SigningRequest,
+        purpose: Purpose,
+        may_encipher: bool,
+        ttl: Duration,
+        now: Timestamp,
+    ) -> Result<String> {
+        let failed = |source| Error::Issue { subject: format!("{:?}", request.user), source };
+        let mut params = params(common_name(&request.user), ttl.min(self.left(now)), now)?;
+        params.subject_alt_names = request.names().map_err(failed)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if may_encipher {
+            params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+        }
+        params.extended_key_usages = vec![match purpose {
+            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
+            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
+        }];
+        params.use_authority_key_identifier_extension = true;
+        let cert = params.signed_by(request.key(), &self.issuer).map_err(failed)?;
+        let subject = (&request.user, &request.groups);
+        let der = subject::replace(Signed::Certificate, cert.der(), subject.0, subject.1, self.issuer.key());
+        Ok(pem("CERTIFICATE", &der.map_err(failed)?))
+    }
+
+    /// How long the authority's own certificate still lasts.
+    fn left(&self, now: Timestamp) -> Duration {
+        let Ok((_, cert)) = x509_parser::parse_x509_certificate(&self.cert_der) else { return Duration::ZERO };
+        let seconds = cert.validity().not_after.timestamp() - now.as_second();
+        Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
     }
 
     /// Who the holder of this certificate is. `chain` is as the client sent it, its own certificate first.
@@ -207,6 +244,13 @@ pub fn ends_within(cert: &CertificateDer<'_>, ahead: Duration, now: Timestamp) -
 pub fn pem_due_for_renewal(cert_pem: &str, ahead: Duration, now: Timestamp) -> bool {
     let is_due = |der: CertificateDer<'_>| due_for_renewal(&der, now) || ends_within(&der, ahead, now);
     CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_or(true, is_due)
+}
+
+/// When a certificate in PEM ends, if it can be read.
+pub fn pem_end(cert_pem: &[u8]) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(cert_pem).ok()?;
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+    Timestamp::from_second(cert.validity().not_after.timestamp()).ok()
 }
 
 pub(crate) fn generate_key(subject: &str) -> Result<KeyPair> {

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::RootCertStore;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest, Sha256};
-use x509_parser::prelude::X509Name;
+use x509_parser::prelude::{X509Certificate, X509Name};
 
 use crate::{Error, Result, ca, tls};
 
 /// A user's uid may be carried in the subject under this number of Kubernetes' own.
 const UID: &str = "1.3.6.1.4.1.57683.2";
-const COMMON_NAME: &str = "2.5.4.3";
-const ORGANIZATION: &str = "2.5.4.10";
+pub(crate) const COMMON_NAME: &str = "2.5.4.3";
+pub(crate) const ORGANIZATION: &str = "2.5.4.10";
 
 /// Who a certificate belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,33 @@ pub struct Identity {
     pub uid: String,
     /// `X509SHA256=` and the certificate's fingerprint, for `authentication.kubernetes.io/credential-id`.
     pub credential_id: String,
+    /// What tells this certificate from others.
+    pub marks: Marks,
+}
+
+/// What a certificate can be named by, both in lower-case hexadecimal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// SHA-256 of the whole certificate.
+    pub fingerprint: String,
+    /// Without leading zeros.
+    pub serial: String,
+}
+
+impl Marks {
+    fn of(der: &[u8], cert: &X509Certificate<'_>) -> Self {
+        let serial = hex(cert.raw_serial());
+        Self { fingerprint: hex(&Sha256::digest(der)), serial: serial.trim_start_matches('0').to_owned() }
+    }
+}
+
+/// What there is to know about a certificate whoever signed it: its marks, its common name, and when it ends.
+pub fn describe(pem: &[u8]) -> Option<(Marks, String, Timestamp)> {
+    let der = CertificateDer::from_pem_slice(pem).ok()?;
+    let (_, cert) = x509_parser::parse_x509_certificate(&der).ok()?;
+    let user = attributes(cert.subject(), COMMON_NAME).pop().unwrap_or_default();
+    let end = Timestamp::from_second(cert.validity().not_after.timestamp()).ok()?;
+    Some((Marks::of(&der, &cert), user, end))
 }
 
 /// Why a certificate does not identify anybody. All of them end in a 401 unless other credentials do better.
@@ -90,16 +117,18 @@ pub(crate) fn identify(
         1 => uids.pop().filter(|uid| !uid.is_empty()).ok_or(ClientCertError::EmptyUid)?,
         _ => return Err(ClientCertError::ManyUids(uids)),
     };
+    let marks = Marks::of(leaf, &cert);
     Ok(Identity {
         user,
         groups: attributes(cert.subject(), ORGANIZATION),
         uid,
-        credential_id: format!("X509SHA256={}", hex(&Sha256::digest(leaf))),
+        credential_id: format!("X509SHA256={}", marks.fingerprint),
+        marks,
     })
 }
 
 /// The values of one attribute type, in order; those that are not text are left out.
-fn attributes(name: &X509Name<'_>, id: &str) -> Vec<String> {
+pub(crate) fn attributes(name: &X509Name<'_>, id: &str) -> Vec<String> {
     name.iter_attributes()
         .filter(|attribute| attribute.attr_type().to_id_string() == id)
         .filter_map(|attribute| attribute.as_str().ok().map(str::to_owned))

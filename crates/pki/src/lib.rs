@@ -1,6 +1,7 @@
 //! Who someone is, proven: the certificate authority, certificates, TLS, tokens, passwords, kubeconfigs.
 //!
 //! - [`Ca`] signs serving and client certificates and says who a client certificate belongs to.
+//! - [`SigningRequest`] is what somebody with a key of their own asks the authority to sign.
 //! - [`ServingCert`] and [`CertResolver`] keep the server's own certificate fresh without a restart.
 //! - [`tls::server_config`] is how a listener speaks TLS.
 //! - [`node`] is how the API server and the agents of the nodes know each other; [`peer`] lets in nobody else.
@@ -25,6 +26,7 @@ pub mod peer;
 pub mod secret;
 pub mod service_account;
 pub mod serving;
+pub mod signing_request;
 pub mod ssh;
 mod subject;
 pub mod tls;
@@ -38,4 +40,5 @@ pub use node::AgentTls;
 pub use secret::Secret;
 pub use service_account::{BoundObject, TokenError, TokenRequest, TokenSigner, VerifiedToken};
 pub use serving::{ServerNames, ServingCert};
+pub use signing_request::SigningRequest;
 pub use tls::CertResolver;

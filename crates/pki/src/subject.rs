@@ -1,7 +1,7 @@
 //! Subjects with several organizations.
 //!
-//! A client certificate carries each of the user's groups as one `O` of its subject. rcgen keeps one value per
-//! attribute type, so the certificate that it made gets its subject replaced and is signed again.
+//! A client certificate, or the request for one, carries each of the user's groups as one `O` of its subject. rcgen keeps
+//! one value per attribute type, so what it made gets its subject replaced and is signed again.
 
 use rcgen::{KeyPair, SigningKey};
 
@@ -15,21 +15,37 @@ const BIT_STRING: u8 = 0x03;
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// Where the subject is in `TBSCertificate`: after version, serial number, signature, issuer and validity.
-const SUBJECT_INDEX: usize = 5;
+/// What has a subject and is signed: the two begin with what is signed, followed by algorithm and signature.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Signed {
+    Certificate,
+    Request,
+}
 
-/// `certificate` with the subject `O=group...,CN=user`, signed by `key`.
+impl Signed {
+    /// Where the subject is: in `TBSCertificate` after version, serial number, signature, issuer and validity; in
+    /// `CertificationRequestInfo` after the version.
+    fn subject_index(self) -> usize {
+        match self {
+            Self::Certificate => 5,
+            Self::Request => 1,
+        }
+    }
+}
+
+/// `der` with the subject `O=group...,CN=user`, signed by `key`.
 pub(crate) fn replace(
-    certificate: &[u8],
+    signed: Signed,
+    der: &[u8],
     user: &str,
     groups: &[String],
     key: &KeyPair,
 ) -> Result<Vec<u8>, rcgen::Error> {
-    let outer = elements(contents(certificate)?)?;
+    let outer = elements(contents(der)?)?;
     let [tbs, algorithm, _signature] = outer[..] else { return Err(rcgen::Error::CouldNotParseCertificate) };
     let subject = encode(user, groups);
     let mut fields = elements(contents(tbs)?)?;
-    *fields.get_mut(SUBJECT_INDEX).ok_or(rcgen::Error::CouldNotParseCertificate)? = &subject;
+    *fields.get_mut(signed.subject_index()).ok_or(rcgen::Error::CouldNotParseCertificate)? = &subject;
 
     let tbs = tlv(SEQUENCE, &fields.concat());
     let mut signature = vec![0]; // no unused bits

@@ -86,6 +86,7 @@ impl World {
             website: None,
             audit: croft_apiserver::AuditLog::off(),
             limits: croft_apiserver::Limits::default(),
+            logins: croft_apiserver::LoginLimits::default(),
         });
         let server = server.await.unwrap();
         let client = Client::new(server.local(), "default");

@@ -1,13 +1,11 @@
-//! Priorities, leases, runtime classes, flow control, certificates and API services.
+//! Priorities, leases, runtime classes, flow control and API services.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use croft_meta::{FieldError, FieldErrors, FieldPath, names};
 use serde_json::Value;
 
 use super::checks::{named, not_negative, one_of, required, required_name, unchanged};
 use super::spec;
-use crate::view::{get, has, int, number, strings, text};
+use crate::view::{get, has, int, number, text};
 
 const HIGHEST_USER_PRIORITY: i64 = 1_000_000_000;
 
@@ -77,71 +75,6 @@ pub(super) fn flow_schema(object: &Value) -> FieldErrors {
     }
     errors
 }
-
-pub(super) fn signing_request(object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    let request = text(object, "spec.request");
-    let pem = BASE64_STANDARD.decode(request).unwrap_or_default();
-    if !pem.starts_with(b"-----BEGIN CERTIFICATE REQUEST-----") {
-        let text = "PEM block type must be CERTIFICATE REQUEST";
-        errors.push(FieldError::invalid(&spec().child("request"), request, text));
-    }
-    let usages = strings(object, "spec.usages");
-    let path = spec().child("usages");
-    if usages.is_empty() {
-        errors.push(FieldError::required(&path, "usages is required"));
-    }
-    for (index, usage) in usages.iter().enumerate() {
-        one_of(&mut errors, &path.index(index), usage, USAGES);
-        if usages[..index].contains(usage) {
-            errors.push(FieldError::duplicate(&path.index(index), *usage));
-        }
-    }
-    let signer = text(object, "spec.signerName");
-    let path = spec().child("signerName");
-    if signer.is_empty() {
-        errors.push(FieldError::required(&path, ""));
-    } else {
-        let is_qualified = signer.split_once('/').is_some_and(|(domain, rest)| {
-            domain.contains('.') && names::is_dns1123_subdomain(domain).is_empty() && !rest.is_empty()
-        });
-        if !is_qualified {
-            let text = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-            errors.push(FieldError::invalid(&path, signer, text));
-        }
-    }
-    if let Some(seconds) = int(object, "spec.expirationSeconds").filter(|seconds| *seconds < 600) {
-        let text = "may not specify a duration less than 600 seconds (10 minutes)";
-        errors.push(FieldError::invalid(&spec().child("expirationSeconds"), seconds, text));
-    }
-    errors
-}
-
-const USAGES: &[&str] = &[
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
 
 pub(super) fn api_service(object: &Value) -> FieldErrors {
     let mut errors = Vec::new();

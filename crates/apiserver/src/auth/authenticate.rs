@@ -5,8 +5,10 @@
 
 mod accounts;
 mod bearer;
+pub(crate) mod lockouts;
 mod memo;
 mod passwords;
+pub(crate) mod revoked;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use croft_meta::{ApiError, Chain};
+use croft_pki::client_cert::Marks;
 use croft_pki::{BearerToken, Ca, ClientCertError, TokenError, TokenSigner, VerifiedToken, service_account::ISSUER};
 use http::{HeaderMap, header};
 use jiff::Timestamp;
@@ -21,9 +24,11 @@ use rustls::pki_types::CertificateDer;
 
 use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
+use self::lockouts::{Lockouts, LoginLimits};
 use self::memo::Memo;
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
+use self::revoked::Revoked;
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::cache::{Cache, Collection};
@@ -57,19 +62,26 @@ pub(crate) struct Authenticator {
     token_owners: TokenOwners,
     bearer_tokens: BearerTokens,
     passwords: Passwords,
-    certificates: Memo<UserInfo>,
+    pub(crate) revoked: Revoked,
+    certificates: Memo<(UserInfo, Marks)>,
     signatures: Memo<VerifiedToken>,
 }
 
 impl Authenticator {
-    pub(crate) fn new(cache: &Cache, ca: Arc<Ca>, signer: Arc<TokenSigner>) -> Result<Self, getrandom::Error> {
+    pub(crate) fn new(
+        cache: &Cache,
+        ca: Arc<Ca>,
+        signer: Arc<TokenSigner>,
+        limits: LoginLimits,
+    ) -> Result<Self, getrandom::Error> {
         Ok(Self {
             ca,
             signer,
             secrets: cache.collection("core/secrets"),
             token_owners: TokenOwners::new(cache)?,
             bearer_tokens: BearerTokens::new(cache),
-            passwords: Passwords::new(cache)?,
+            passwords: Passwords::new(cache, limits)?,
+            revoked: Revoked::new(cache),
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
         })
@@ -111,12 +123,7 @@ impl Authenticator {
             match login {
                 Ok(user) => return Ok(with_group(user)),
                 Err(LoginError::Wrong(why)) => failures.push(why),
-                Err(LoginError::Throttled { retry_after_seconds }) => {
-                    return Err(ApiError::too_many_requests(
-                        "too many failed logins, try again later",
-                        retry_after_seconds,
-                    ));
-                }
+                Err(wait) => return Err(wait.refusal().unwrap_or_else(ApiError::unauthorized)),
             }
         }
         if failures.is_empty() {
@@ -142,6 +149,10 @@ impl Authenticator {
         self.passwords.login(name, password, address, Timestamp::now()).await
     }
 
+    pub(crate) fn lockouts(&self) -> &Lockouts {
+        &self.passwords.lockouts
+    }
+
     pub(crate) fn local_user(&self, name: &str) -> Option<LocalUser> {
         passwords::local_user(&self.secrets, name)
     }
@@ -162,8 +173,8 @@ impl Authenticator {
         }
         let parts: Vec<&[u8]> = chain.iter().map(AsRef::as_ref).collect();
         let digest = self.certificates.digest(&parts);
-        if let Some(user) = self.certificates.get(&digest, now) {
-            return Ok(Some(user));
+        if let Some((user, marks)) = self.certificates.get(&digest, now) {
+            return self.unless_revoked(user, &marks);
         }
         let identity = match self.ca.verify_client(chain, now) {
             Ok(identity) => identity,
@@ -173,7 +184,15 @@ impl Authenticator {
         let mut user =
             UserInfo { name: identity.user, uid: identity.uid, groups: identity.groups, ..UserInfo::default() };
         user.extra.insert(CREDENTIAL_ID.to_owned(), vec![identity.credential_id]);
-        self.certificates.put(digest, user.clone(), now);
+        self.certificates.put(digest, (user.clone(), identity.marks.clone()), now);
+        self.unless_revoked(user, &identity.marks)
+    }
+
+    /// What a certificate says is remembered for a while; whether it was revoked is looked up every time.
+    fn unless_revoked(&self, user: UserInfo, marks: &Marks) -> Result<Option<UserInfo>, String> {
+        if self.revoked.has_certificate(marks) {
+            return Err(format!("the certificate {} of {:?} was revoked", marks.fingerprint, user.name));
+        }
         Ok(Some(user))
     }
 
@@ -201,6 +220,9 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Identified, String> {
         let verified = self.verify_signature(token, audiences, now)?;
+        if self.revoked.has_token(&verified.id) {
+            return Err(invalid_token("the token was revoked"));
+        }
         let user = self.token_owners.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;
         Ok(Identified { user, audiences: verified.audiences })
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{Authenticator, RBAC_GROUP, ServiceAccountTokens};
+use super::{Authenticator, LoginLimits, RBAC_GROUP, ServiceAccountTokens};
 use crate::cache::Cache;
 use crate::encoding;
 
@@ -169,7 +169,7 @@ impl Keys {
     }
 
     pub(crate) fn authenticator(&self, cache: &Cache) -> Authenticator {
-        Authenticator::new(cache, Arc::clone(&self.ca), Arc::clone(&self.signer)).unwrap()
+        Authenticator::new(cache, Arc::clone(&self.ca), Arc::clone(&self.signer), LoginLimits::default()).unwrap()
     }
 
     pub(crate) fn tokens(&self, cache: &Cache) -> ServiceAccountTokens {

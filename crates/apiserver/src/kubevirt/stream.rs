@@ -1,8 +1,6 @@
 //! Connections into a machine: its console, its display, its ports. The client speaks WebSocket to us, we speak raw bytes
 //! to the agent of the machine's node.
 
-use std::sync::Arc;
-
 use croft_meta::ApiError;
 use http::request::Parts;
 use hyper::upgrade::OnUpgrade;
@@ -40,12 +38,13 @@ pub(crate) async fn open(call: &Call, parts: &mut Parts) -> Result<Answer, ApiEr
         Ok(stream) => TokioIo::new(stream),
         Err(refused) => return Ok(refused),
     };
-    let server = Arc::clone(&call.server);
+    let (ended, session) = (call.ended(), call.session.clone());
     call.server.spawn(async move {
         match upgraded(client).await {
-            Ok(client) => bridge(client, node, framing, server.stopping()).await,
+            Ok(client) => bridge(client, node, framing, ended).await,
             Err(error) => tracing::debug!(%error, "a client went away while its connection was opened"),
         }
+        drop(session);
     });
     Ok(handshake.answer())
 }

@@ -82,21 +82,18 @@ async fn verify(
     address: Option<IpAddr>,
 ) -> Result<crate::user::UserInfo, ApiError> {
     let outcome = call.server.auth.authenticator.login(name, password.reveal().to_owned(), address).await;
-    outcome.map_err(|error| match error {
-        LoginError::Wrong(why) => {
+    outcome.map_err(|error| {
+        if let LoginError::Wrong(why) = &error {
             tracing::info!(reason = why, "login refused");
-            ApiError::new(401, "Unauthorized", "authentication failed")
         }
-        LoginError::Throttled { retry_after_seconds } => {
-            ApiError::too_many_requests("too many failed logins, try again later", retry_after_seconds)
-        }
+        error.refusal().unwrap_or_else(|| ApiError::new(401, "Unauthorized", "authentication failed"))
     })
 }
 
 /// Ends the session, and takes the cookies back.
 pub(super) async fn log_out(call: &Call) -> Result<Answer, ApiError> {
     let current = tokens::current(call);
-    if current.is_empty() {
+    if !tokens::came_from_login(call, current) {
         return Err(invalid(
             "InvalidAction",
             "there is no session to end: these credentials did not come from a login",

@@ -119,7 +119,7 @@ enum Woken {
 impl Session {
     async fn run(mut self) {
         let root = if self.call.info.path.starts_with("/v1/harvester/") { "/v1/harvester" } else { "/v1" };
-        let stop = self.call.server.stopping();
+        let stop = self.call.ended();
         let mut ping = tokio::time::interval_at(Instant::now() + PING, PING);
         loop {
             let changes = self.subscriptions.iter_mut().map(|one| one.changed.changed().boxed());

@@ -150,6 +150,12 @@ pub(super) fn current(call: &Call) -> &str {
     call.user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map_or("", String::as_str)
 }
 
+/// A token that somebody got by proving to be a local user, and not one that an administrator made.
+pub(super) fn came_from_login(call: &Call, name: &str) -> bool {
+    let secret = call.server.cache.collection("core/secrets").get(&format!("{USERS_NAMESPACE}/{name}"));
+    secret.is_some_and(|secret| secret_text(&secret.json(), "account").is_some_and(|account| !account.is_empty()))
+}
+
 pub(super) fn list(call: &Call) -> Result<Answer, ApiError> {
     let owner = account(call)?;
     let tokens: Vec<Value> = of(call, &owner.user.uid).iter().map(|secret| view(call, secret)).collect();

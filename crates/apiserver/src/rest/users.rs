@@ -1,6 +1,7 @@
 //! Users as Rancher's clients see them.
 
-use croft_meta::ApiError;
+use croft_meta::{ApiError, time};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::reply;
@@ -62,6 +63,12 @@ fn me(call: &Call) -> Value {
     })
 }
 
+/// Until when nobody can log in as this user; `null` if somebody can.
+fn locked_until(call: &Call, name: &str) -> Option<String> {
+    let until = call.server.auth.authenticator.lockouts().until(name);
+    until.filter(|until| *until > Timestamp::now()).map(time::format_seconds)
+}
+
 fn view(call: &Call, user: &LocalUser) -> Value {
     let name = &user.user.name;
     let id = secret_name(name);
@@ -69,7 +76,7 @@ fn view(call: &Call, user: &LocalUser) -> Value {
     json!({
         "id": id, "type": "user", "baseType": "user", "username": name, "name": name, "enabled": true,
         "me": *name == call.user.name, "mustChangePassword": user.must_change_password, "created": user.created,
-        "principalIds": [format!("local://{id}")], "uuid": user.user.uid,
+        "principalIds": [format!("local://{id}")], "uuid": user.user.uid, "lockedUntil": locked_until(call, name),
         "links": { "self": format!("{base}/v3/users/{id}") },
         "actions": { "changepassword": format!("{base}/v3/users?action=changepassword") },
     })

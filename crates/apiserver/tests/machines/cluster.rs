@@ -37,6 +37,7 @@ impl Cluster {
             website: None,
             audit: croft_apiserver::AuditLog::off(),
             limits: croft_apiserver::Limits::default(),
+            logins: croft_apiserver::LoginLimits::default(),
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");
         let endpoint = Endpoint::from_kubeconfig(&server.kubeconfig).expect("an endpoint");

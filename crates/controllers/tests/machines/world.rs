@@ -42,6 +42,7 @@ impl World {
             website: None,
             audit: croft_apiserver::AuditLog::off(),
             limits: croft_apiserver::Limits::default(),
+            logins: croft_apiserver::LoginLimits::default(),
         })
         .await?;
         let client = Client::new(server.local(), "default");

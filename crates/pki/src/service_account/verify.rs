@@ -26,6 +26,8 @@ pub struct VerifiedToken {
     /// `jti`; empty for legacy tokens.
     pub id: String,
     pub warn_after: Option<i64>,
+    /// `iat`; a legacy token does not say.
+    pub issued: Option<i64>,
     pub legacy: bool,
 }
 
@@ -105,6 +107,7 @@ fn verify_bound(claims: Claims, audiences: &[String], now: Timestamp) -> Result<
         audiences,
         id: claims.jti,
         warn_after: kubernetes.warnafter,
+        issued: claims.iat,
         legacy: false,
     })
 }
@@ -133,6 +136,7 @@ fn verify_legacy(claims: LegacyClaims, audiences: &[String]) -> Result<VerifiedT
         audiences,
         id: String::new(),
         warn_after: None,
+        issued: None,
         legacy: true,
     })
 }

@@ -20,6 +20,8 @@ use crate::user::UserInfo;
 const LEEWAY_SECONDS: i64 = 60;
 /// Set on a Secret whose token is no longer to be used.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// Set on a ServiceAccount whose tokens from before this moment (RFC 3339) are no longer to be used.
+const VALID_FROM: &str = "croft.io/tokens-valid-from";
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -70,6 +72,7 @@ impl TokenOwners {
         if was_deleted(&found, now) {
             return Err(format!("service account {namespace}/{name} has been deleted"));
         }
+        not_before(&found, token.issued)?;
         if let Some(secret) = &token.secret {
             check_exists("secret", get(&self.secrets, namespace, &secret.name), secret, now)?;
         }
@@ -102,6 +105,8 @@ impl TokenOwners {
         if object::uid(&found) != account.uid {
             return Err(format!("ServiceAccount UID ({}) does not match claim ({})", object::uid(&found), account.uid));
         }
+        let made = secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default();
+        not_before(&found, croft_meta::time::parse(made).ok().map(Timestamp::as_second))?;
         if object::label(&secret, INVALID_SINCE).is_some_and(|since| !since.is_empty()) {
             return Err(format!(
                 "the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked \
@@ -116,6 +121,16 @@ impl TokenOwners {
         get(&self.service_accounts, namespace, name)
             .ok_or_else(|| ApiError::not_found("", "serviceaccounts", name).to_string())
     }
+}
+
+/// Tokens from before a moment may have been revoked all together.
+fn not_before(account: &Value, issued: Option<i64>) -> Result<(), String> {
+    let Some(since) = object::annotation(account, VALID_FROM) else { return Ok(()) };
+    let since = croft_meta::time::parse(since).map_err(|_| format!("{VALID_FROM} of the account cannot be read"))?;
+    if issued.is_some_and(|issued| issued >= since.as_second()) {
+        return Ok(());
+    }
+    Err("the tokens of the account from before then were revoked".to_owned())
 }
 
 fn user(token: &VerifiedToken) -> UserInfo {

@@ -56,6 +56,8 @@ impl BearerTokens {
             user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("token-{}", token.id())]);
             return Ok(user);
         }
-        Ok(UserInfo { name, groups: groups(&text("groups")), ..UserInfo::default() })
+        let mut user = UserInfo { name, groups: groups(&text("groups")), ..UserInfo::default() };
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("token-{}", token.id())]);
+        Ok(user)
     }
 }

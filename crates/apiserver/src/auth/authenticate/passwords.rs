@@ -9,13 +9,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_meta::object;
+use croft_meta::{ApiError, object};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::USERS_NAMESPACE;
+use super::lockouts::{Lockouts, LoginLimits};
 use super::memo::Memo;
 use crate::cache::{Cache, Collection};
 use crate::user::UserInfo;
@@ -38,12 +39,35 @@ const MAX_WATCHED: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LoginError {
     Wrong(String),
-    Throttled { retry_after_seconds: u32 },
+    Throttled {
+        retry_after_seconds: u32,
+    },
+    /// Nobody can log in by this name for now, whether there is such a user or not.
+    Locked {
+        retry_after_seconds: u32,
+    },
+}
+
+impl LoginError {
+    /// What the client is told, if it is to wait.
+    pub(crate) fn refusal(&self) -> Option<ApiError> {
+        match self {
+            Self::Wrong(_) => None,
+            Self::Throttled { retry_after_seconds } => {
+                Some(ApiError::too_many_requests("too many failed logins, try again later", *retry_after_seconds))
+            }
+            Self::Locked { retry_after_seconds } => Some(ApiError::too_many_requests(
+                "this name is locked after too many failed logins, try again later",
+                *retry_after_seconds,
+            )),
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
+    pub(super) lockouts: Lockouts,
     verified: Memo<()>,
     failures: Mutex<HashMap<Watched, Failures>>,
     slots: Semaphore,
@@ -81,9 +105,10 @@ impl Watched {
 }
 
 impl Passwords {
-    pub(super) fn new(cache: &Cache) -> Result<Self, getrandom::Error> {
+    pub(super) fn new(cache: &Cache, limits: LoginLimits) -> Result<Self, getrandom::Error> {
         Ok(Self {
             secrets: cache.collection("core/secrets"),
+            lockouts: Lockouts::new(cache, limits),
             verified: Memo::new(VERIFIED_TTL)?,
             failures: Mutex::default(),
             slots: Semaphore::new(CHECKS_AT_A_TIME),
@@ -119,6 +144,10 @@ impl Passwords {
         if let Some(user) = known() {
             return Ok(user);
         }
+        // Nothing is checked meanwhile: guesses find out nothing.
+        if let Some(retry_after_seconds) = self.lockouts.seconds_left(name, now) {
+            return Err(LoginError::Locked { retry_after_seconds });
+        }
         watched.iter().try_for_each(|who| self.check_patience(who, now))?;
         let checked = tokio::task::spawn_blocking(move || {
             // A name that does not exist costs as much time as one that does.
@@ -136,7 +165,11 @@ impl Passwords {
             }
             _ => {
                 for who in &watched {
-                    self.remember_failure(who, now);
+                    let count = self.remember_failure(who, now);
+                    if matches!(who, Watched::Name(_)) && self.lockouts.failed(name, count, now) {
+                        // The lock is the wait; after it, counting begins anew.
+                        self.failures.lock().remove(who);
+                    }
                 }
                 Err(wrong())
             }
@@ -159,7 +192,8 @@ impl Passwords {
         Err(LoginError::Throttled { retry_after_seconds: u32::try_from(left).unwrap_or(u32::MAX) })
     }
 
-    fn remember_failure(&self, who: &Watched, now: Timestamp) {
+    /// How many there have been in a row.
+    fn remember_failure(&self, who: &Watched, now: Timestamp) -> u32 {
         let mut failures = self.failures.lock();
         let is_old = |failures: &Failures| now.duration_since(failures.last).as_secs() > FORGET_SECONDS;
         if failures.len() >= MAX_WATCHED {
@@ -167,13 +201,14 @@ impl Passwords {
         }
         // Full of names that somebody makes up: the slots still bound how fast anyone can guess.
         if failures.len() >= MAX_WATCHED && !failures.contains_key(who) {
-            return;
+            return 0;
         }
         let entry = failures.entry(who.clone()).or_insert(Failures { count: 0, last: now });
         if is_old(entry) {
             entry.count = 0;
         }
         *entry = Failures { count: entry.count.saturating_add(1), last: now };
+        entry.count
     }
 }
 

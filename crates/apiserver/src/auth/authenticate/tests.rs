@@ -143,7 +143,9 @@ async fn opaque_tokens_identify_until_they_expire_or_go() {
     .await;
     let authenticator = Keys::new().authenticator(&cache);
     let user = authenticator.authenticate(&bearer(lasting.reveal().reveal()), None, None).await.unwrap();
-    assert_eq!(user, UserInfo::new("ann", &["dev", AUTHENTICATED]));
+    let mut expected = UserInfo::new("ann", &["dev", AUTHENTICATED]);
+    expected.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("token-{}", lasting.id())]);
+    assert_eq!(user, expected);
 
     let websocket =
         format!("v4.channel.k8s.io,{WEBSOCKET_BEARER}{}", BASE64_URL_SAFE_NO_PAD.encode(lasting.reveal().reveal()));
@@ -227,7 +229,7 @@ async fn passwords_identify_and_change_at_once() {
 #[tokio::test]
 async fn guessing_is_slowed_down_per_user() {
     let cache = TestCache::new([user("ann", "secret"), user("bob", "other")]).await;
-    let passwords = Passwords::new(&cache).unwrap();
+    let passwords = Passwords::new(&cache, LoginLimits::default()).unwrap();
     let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
     let login =
         async |name: &str, password: &str, second| passwords.login(name, password.to_owned(), None, at(second)).await;
@@ -245,4 +247,20 @@ async fn guessing_is_slowed_down_per_user() {
     // Long enough for the first login to be forgotten too; the right password ends the wait.
     assert!(login("ann", "secret", 100).await.is_ok());
     assert!(matches!(login("ann", "guess", 100).await, Err(LoginError::Wrong(_))));
+}
+
+#[tokio::test]
+async fn a_name_is_locked_whether_it_is_somebodys_or_not() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let passwords = Passwords::new(&cache, LoginLimits { attempts: 3, ..LoginLimits::default() }).unwrap();
+    let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
+    for name in ["ann", "nobody"] {
+        let login = async |password: &str, second| passwords.login(name, password.to_owned(), None, at(second)).await;
+        for guess in 0..3 {
+            assert!(matches!(login(&format!("guess {guess}"), 0).await, Err(LoginError::Wrong(_))), "{name} {guess}");
+        }
+        let locked = Err(LoginError::Locked { retry_after_seconds: 841 });
+        assert_eq!(login("secret", 60).await, locked, "{name}: not even with the right password");
+        assert_eq!(login("secret", 901).await.is_ok(), name == "ann");
+    }
 }

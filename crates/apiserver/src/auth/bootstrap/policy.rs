@@ -14,6 +14,7 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 const AUTOSCALING: &str = "autoscaling";
 const BATCH: &str = "batch";
+const CERTIFICATES: &str = "certificates.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 const CORE: &str = "";
 const DISCOVERY: &str = "discovery.k8s.io";
@@ -107,7 +108,17 @@ pub(super) fn cluster_roles() -> Vec<Value> {
                 ],
             )],
         ),
+        approver("kube-apiserver-client"),
+        approver("kube-apiserver-client-kubelet"),
+        approver("kubelet-serving"),
     ]
+}
+
+/// Who may approve certificate requests for one of Kubernetes' signers.
+fn approver(signer: &str) -> Value {
+    let mut rule = on(&["approve"], CERTIFICATES, &["signers"]);
+    rule["resourceNames"] = json!([format!("kubernetes.io/{signer}")]);
+    role(&format!("system:certificates.k8s.io:{signer}-approver"), vec![rule])
 }
 
 pub(super) fn cluster_role_bindings() -> Vec<Value> {

@@ -1,0 +1,166 @@
+//! Local users: locked after wrong passwords, and logged in for kubectl.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use croft_testkit::{Answer, Call, Client, Croft, Kubectl, StoreKind, eventually};
+use http::Method;
+use serde_json::{Value, json};
+
+const LOGIN: &str = "/v3-public/localProviders/local?action=login";
+const PASSWORD: &str = "correct-horse-battery";
+
+struct World {
+    server: Croft,
+    dir: tempfile::TempDir,
+}
+
+async fn start(extra: &[&str]) -> World {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("password");
+    std::fs::write(&file, PASSWORD).expect("the password is written");
+    let option = format!("--admin-password-file={}", file.display());
+    let args: Vec<&str> = extra.iter().copied().chain([option.as_str()]).collect();
+    let server = Croft::start_with(StoreKind::Embedded, &args).await.expect("the server starts");
+    World { server, dir }
+}
+
+async fn log_in(client: &Client, name: &str, password: &str) -> Answer {
+    client.post(LOGIN, &json!({"username": name, "password": password})).await.expect("an answer")
+}
+
+async fn basic(client: &Client, name: &str, password: &str) -> u16 {
+    let credentials = BASE64_STANDARD.encode(format!("{name}:{password}"));
+    let call = Call::new(Method::GET, "/api/v1/namespaces").header("authorization", &format!("Basic {credentials}"));
+    client.send(call).await.expect("an answer").status
+}
+
+async fn croft(server: &Croft, args: &[&str]) -> String {
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let out = command.args(args).env("CROFT_DATA_DIR", server.data_dir()).output().await.expect("croft runs");
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text")
+}
+
+fn is_locked(answer: &Answer) -> bool {
+    let wait: u32 = answer.header("retry-after").and_then(|wait| wait.parse().ok()).unwrap_or_default();
+    answer.status == 429 && (3_000..=3_601).contains(&wait)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_passwords_lock_a_name_until_the_admin_unlocks_it() {
+    let World { mut server, dir: _dir } = start(&["--login-attempts=3", "--login-lock=1h"]).await;
+    let anybody = server.anonymous().expect("a client");
+    for name in ["admin", "nobody-at-all"] {
+        for guess in 0..3 {
+            let refused = log_in(&anybody, name, &format!("guess-{guess}")).await;
+            assert_eq!(refused.status, 401, "{}", refused.text());
+        }
+        // Whether there is such a user cannot be told, nor whether this is the password.
+        let refused = log_in(&anybody, name, PASSWORD).await;
+        assert!(is_locked(&refused), "{name}: {} {}", refused.status, refused.text());
+        assert_eq!(basic(&anybody, name, PASSWORD).await, 429);
+    }
+    let secret = "/api/v1/namespaces/kube-system/secrets/login-lockouts";
+    let admin = server.client().expect("a client");
+    let kept = eventually("both names are written down, and the certificate is not locked out", async || {
+        let kept = admin.get(secret).await.expect("an answer").json();
+        if kept["data"].as_object().map(serde_json::Map::len) == Some(2) { Ok(kept) } else { Err(kept) }
+    });
+    let kept = kept.await;
+    assert!(!kept["data"].to_string().contains("admin"), "{kept}");
+
+    server.restart().await.expect("the server starts again");
+    let anybody = server.anonymous().expect("a client");
+    assert!(is_locked(&log_in(&anybody, "admin", PASSWORD).await));
+    assert!(is_locked(&log_in(&anybody, "nobody-at-all", PASSWORD).await));
+    let users = croft(&server, &["user", "list"]).await;
+    let line = users.lines().find(|line| line.starts_with("admin ")).expect("the admin is listed").to_owned();
+    assert_eq!(line.split_whitespace().count(), 3, "{users}");
+    assert_eq!(croft(&server, &["user", "unlock", "admin"]).await, "admin can log in again\n");
+    let let_in = log_in(&anybody, "admin", PASSWORD).await;
+    assert_eq!(let_in.status, 201, "{}", let_in.text());
+    assert_eq!(croft(&server, &["user", "unlock", "admin"]).await, "admin was not locked\n");
+}
+
+fn kubectl(file: &Path, text: &str) -> Kubectl {
+    std::fs::write(file, text).expect("written");
+    Kubectl::new(file).expect("kubectl")
+}
+
+async fn whoami(kubectl: &Kubectl) -> Value {
+    kubectl.ok(&["auth", "whoami", "-o", "json"]).await.json()["status"]["userInfo"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
+    let World { server, dir } = start(&[]).await;
+    let made = ["kubeconfig", "--user", "jane", "--group", "ops", "--group", "dev", "--client-certificate"];
+    let jane = kubectl(&dir.path().join("jane"), &croft(&server, &made).await);
+    let user = whoami(&jane).await;
+    assert_eq!(user["username"], "jane", "{user}");
+    assert_eq!(user["groups"], json!(["ops", "dev", "system:authenticated"]), "{user}");
+    let left = server.kubectl().expect("kubectl").ok(&["get", "csr"]).await;
+    assert!(left.stdout.is_empty(), "{}", left.stdout);
+
+    // No secret is in this one: kubectl asks croft, and croft the server.
+    let text = croft(&server, &["kubeconfig", "--login", "--user", "admin"]).await;
+    assert!(!text.contains("token:") && !text.contains("client-key-data"), "{text}");
+    let mut admin = kubectl(&dir.path().join("admin"), &text);
+    let program = croft_testkit::binary().expect("the program");
+    let bin = program.parent().expect("a directory").display();
+    admin.env("PATH", &format!("{bin}:{}", std::env::var("PATH").unwrap_or_default()));
+    let cache = dir.path().join("cache");
+    admin.env("CROFT_CREDENTIAL_CACHE", &cache.display().to_string());
+    let refused = admin.fails(&["get", "namespaces"], "").await;
+    assert!(refused.stderr.contains("no terminal to ask"), "{}", refused.stderr);
+    admin.env("CROFT_PASSWORD_FILE", &dir.path().join("password").display().to_string());
+    let user = whoami(&admin).await;
+    assert_eq!(user["username"], "admin", "{user}");
+    let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default().to_owned();
+    assert!(id.starts_with("token-"), "{user}");
+    let files: Vec<_> = std::fs::read_dir(&cache).expect("a directory").map(|file| file.expect("a file")).collect();
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].metadata().expect("a file").permissions().mode() & 0o777, 0o600);
+    // The token is used again, without the password.
+    admin.env("CROFT_PASSWORD_FILE", "/nonexistent");
+    let again = whoami(&admin).await;
+    assert_eq!(again["extra"]["authentication.kubernetes.io/credential-id"][0], id.as_str(), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everybody_is_told_who_they_are() {
+    let World { server, dir } = start(&[]).await;
+    let admin = server.kubectl().expect("kubectl");
+    let user = whoami(&admin).await;
+    assert_eq!((&user["username"], &user["groups"][0]), (&json!("admin"), &json!("system:masters")), "{user}");
+    let text = croft(&server, &["kubeconfig", "--user", "jane", "--group", "ops"]).await;
+    let jane = kubectl(&dir.path().join("jane"), &text);
+    let user = whoami(&jane).await;
+    assert_eq!(
+        (&user["username"], &user["groups"]),
+        (&json!("jane"), &json!(["ops", "system:authenticated"])),
+        "{user}"
+    );
+    assert!(user["extra"]["authentication.kubernetes.io/credential-id"][0].is_string(), "{user}");
+    admin.ok(&["create", "serviceaccount", "builder"]).await;
+    let token = admin.ok(&["create", "token", "builder"]).await.stdout;
+    let args =
+        ["--kubeconfig=/dev/null", "--server", &server.url, "--insecure-skip-tls-verify", "--token", token.trim()];
+    let builder = Kubectl::new(Path::new("/dev/null")).expect("kubectl");
+    let args: Vec<&str> = args.into_iter().chain(["auth", "whoami", "-o", "json"]).collect();
+    let user = builder.ok(&args).await.json()["status"]["userInfo"].clone();
+    assert_eq!(user["username"], "system:serviceaccount:default:builder", "{user}");
+    assert_eq!(user["groups"][1], "system:serviceaccounts:default", "{user}");
+    let id = user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default();
+    assert!(id.starts_with("JTI="), "{user}");
+    let anybody = server.anonymous().expect("a client");
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let credentials = BASE64_STANDARD.encode(format!("admin:{PASSWORD}"));
+    let call = Call::new(Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews").json(&review);
+    let told = anybody.send(call.header("authorization", &format!("Basic {credentials}"))).await.expect("an answer");
+    let told = told.ok().expect("a review");
+    assert_eq!(told["status"]["userInfo"]["username"], "admin", "{told}");
+    assert!(told["status"]["userInfo"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()), "{told}");
+}

@@ -1,0 +1,131 @@
+//! Credentials that are taken back: at once for requests, within seconds for what is open.
+
+use croft_testkit::{Call, Client, Croft, Endpoint, StoreKind, Stream, eventually};
+use http::Method;
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+async fn start() -> Croft {
+    Croft::start(StoreKind::Embedded).await.expect("the server starts")
+}
+
+/// What the command printed.
+async fn croft(server: &Croft, args: &[&str]) -> String {
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let out = command.args(args).env("CROFT_DATA_DIR", server.data_dir()).output().await.expect("croft runs");
+    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).expect("text").trim().to_owned()
+}
+
+/// A watch that has begun.
+async fn watch(client: &Client) -> Stream {
+    let mut stream = client.open(Call::new(Method::GET, &format!("{MAPS}?watch=true"))).await.expect("a stream");
+    assert_eq!(stream.status, 200);
+    assert_eq!(stream.event().await.expect("an event").expect("one")["type"], "ADDED");
+    stream
+}
+
+async fn code(client: &Client) -> u16 {
+    client.get(MAPS).await.expect("an answer").status
+}
+
+/// Reads what is left; the server ends it cleanly.
+async fn ends(mut stream: Stream) {
+    while stream.event().await.expect("the stream ends by itself").is_some() {}
+}
+
+async fn me(client: &Client) -> Value {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let told = client.post(REVIEW, &review).await.expect("an answer").ok().expect("a review");
+    told["status"]["userInfo"].clone()
+}
+
+fn credential(user: &Value) -> String {
+    user["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().expect("an id").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_users_end_with_what_is_open() {
+    let server = start().await;
+    let admin = server.client().expect("a client");
+    admin.post(MAPS, &json!({"metadata": {"name": "one"}})).await.expect("an answer").ok().expect("made");
+    let create = ["token", "create", "--user", "jane", "--group", "system:masters"];
+    let (first, second) = (croft(&server, &create).await, croft(&server, &create).await);
+    let (one, two) = (server.bearer(&first).expect("a client"), server.bearer(&second).expect("a client"));
+    let user = me(&one).await;
+    assert_eq!(user["username"], "jane");
+    let id = credential(&user).trim_start_matches("token-").to_owned();
+    assert!(first.starts_with(&format!("croft-{id}:")), "{id}");
+    let list = croft(&server, &["token", "list", "--user", "jane"]).await;
+    assert!(list.contains(&id) && list.lines().count() == 3, "{list}");
+
+    let (open, others) = (watch(&one).await, watch(&two).await);
+    croft(&server, &["token", "revoke", &id]).await;
+    assert_eq!((code(&one).await, code(&two).await), (401, 200));
+    ends(open).await;
+    croft(&server, &["token", "revoke", "--user", "jane"]).await;
+    assert_eq!(code(&two).await, 401);
+    ends(others).await;
+    assert_eq!(croft(&server, &["token", "list", "--user", "jane"]).await.lines().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_of_a_service_account_end_one_by_one_or_all() {
+    let mut server = start().await;
+    let kubectl = server.kubectl().expect("kubectl");
+    kubectl.ok(&["create", "configmap", "one"]).await;
+    kubectl.ok(&["create", "serviceaccount", "builder"]).await;
+    let binding = ["create", "clusterrolebinding", "b", "--clusterrole=view", "--serviceaccount=default:builder"];
+    kubectl.ok(&binding).await;
+    let token = async || croft(&server, &["token", "create", "--service-account", "default/builder"]).await;
+    let (first, second) = (token().await, token().await);
+    let (one, two) = (server.bearer(&first).expect("a client"), server.bearer(&second).expect("a client"));
+    let id = credential(&me(&one).await);
+    assert!(id.starts_with("JTI="), "{id}");
+    let (open, others) = (watch(&one).await, watch(&two).await);
+    croft(&server, &["token", "revoke", &id]).await;
+    assert_eq!((code(&one).await, code(&two).await), (401, 200));
+    ends(open).await;
+
+    croft(&server, &["token", "revoke", "--service-account", "default/builder"]).await;
+    assert_eq!(code(&two).await, 401);
+    ends(others).await;
+    let third = token().await;
+    let three = server.bearer(&third).expect("a client");
+    assert_eq!(code(&three).await, 200, "new tokens are good");
+
+    // It is kept, and not everybody may make it undone.
+    server.restart().await.expect("the server starts again");
+    let clients = [&first, &second, &third].map(|token| server.bearer(token).expect("a client"));
+    assert_eq!((code(&clients[0]).await, code(&clients[1]).await, code(&clients[2]).await), (401, 401, 200));
+    let kubectl = server.kubectl().expect("kubectl");
+    kubectl.ok(&["create", "clusterrolebinding", "c", "--clusterrole=cluster-admin", "--user=bob"]).await;
+    let bob = server.bearer(&croft(&server, &["token", "create", "--user", "bob"]).await).expect("a client");
+    let list = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
+    let refused = bob.delete(list).await.expect("an answer");
+    assert_eq!(refused.status, 403, "{}", refused.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_is_refused_and_the_admin_gets_another() {
+    let server = start().await;
+    let old = server.client().expect("a client");
+    old.post(MAPS, &json!({"metadata": {"name": "one"}})).await.expect("an answer").ok().expect("made");
+    let id = credential(&me(&old).await);
+    let open = watch(&old).await;
+    let kubeconfig = server.kubeconfig.to_str().expect("a path").to_owned();
+    let told = croft(&server, &["cert", "revoke", &kubeconfig]).await;
+    assert_eq!(told, format!("revoked {id}"));
+    assert_eq!(code(&old).await, 401);
+    ends(open).await;
+    let new = eventually("the server makes another", async || {
+        let new = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
+        if new.admin.cert_pem == server.admin.cert_pem { Err("it is still the old one") } else { Ok(new) }
+    });
+    let new = new.await;
+    assert_eq!(code(&new.client().expect("a client")).await, 200);
+    let list = croft(&server, &["cert", "list"]).await;
+    assert!(list.contains(&id), "{list}");
+}
