@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+pub(crate) mod conversions;
 mod flows;
 pub(crate) mod machines;
 pub(crate) mod webhooks;
