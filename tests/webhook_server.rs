@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// What a webhook answers.
@@ -102,10 +102,12 @@ impl WebhookServer {
         let shared = Arc::new(Shared::default());
         let serving = Arc::clone(&shared);
         let task = tokio::spawn(async move {
+            // Connections end with the server.
+            let mut connections = JoinSet::new();
             while let Ok((tcp, _)) = listener.accept().await {
                 serving.connections.fetch_add(1, Ordering::Relaxed);
                 // A client that does not trust the certificate goes away; that is its affair.
-                tokio::spawn(serve(tls.clone(), tcp, Arc::clone(&serving)));
+                connections.spawn(serve(tls.clone(), tcp, Arc::clone(&serving)));
             }
         });
         Ok(Self { port, authority, shared, task })
@@ -204,8 +206,8 @@ async fn body_of(mut reply: Reply, review: &Value) -> (u16, &'static str, Vec<u8
             Reply::Raw { status, content_type, body } => return (status, content_type, body),
             Reply::Review(mut response) => {
                 response["uid"] = review["request"]["uid"].clone();
-                let version = &review["apiVersion"];
-                let answer = json!({"apiVersion": version, "kind": "AdmissionReview", "response": response});
+                let (version, kind) = (&review["apiVersion"], &review["kind"]);
+                let answer = json!({"apiVersion": version, "kind": kind, "response": response});
                 return (200, "application/json", answer.to_string().into_bytes());
             }
         }

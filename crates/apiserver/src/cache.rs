@@ -20,6 +20,8 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::conversion::Kept;
+
 mod collection;
 mod object;
 
@@ -48,6 +50,8 @@ pub(crate) struct Cache {
     applied: watch::Sender<Revision>,
     /// Nothing since here has been missed: where the history of a collection that is still empty starts.
     complete_from: AtomicU64,
+    /// What conversion webhooks made of objects.
+    pub(crate) converted: Kept,
 }
 
 impl Cache {
@@ -58,6 +62,7 @@ impl Cache {
             collections: RwLock::new(HashMap::new()),
             applied: watch::Sender::new(Revision::ZERO),
             complete_from: AtomicU64::new(0),
+            converted: Kept::default(),
         });
         cache.fill().await?;
         Ok(cache)

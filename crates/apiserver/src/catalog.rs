@@ -8,6 +8,7 @@ use std::sync::Arc;
 use croft_api::{Resource, Version};
 use croft_meta::{Gvk, Revision};
 
+use crate::conversion::Conversion;
 use crate::{kubevirt, upload, usage};
 
 /// One resource in one of its versions: what a URL names.
@@ -15,11 +16,20 @@ use crate::{kubevirt, upload, usage};
 pub(crate) struct Served {
     pub(crate) resource: Arc<Resource>,
     version: usize,
+    /// The webhook that converts its objects between versions, if they differ in more than the name.
+    pub(crate) conversion: Option<Arc<Conversion>>,
 }
 
 impl Served {
     pub(crate) fn version(&self) -> &Version {
         &self.resource.versions[self.version]
+    }
+
+    /// The same resource in the version that it is stored in, if that is served.
+    pub(crate) fn in_storage_version(&self) -> Option<Self> {
+        let version =
+            self.resource.versions.iter().position(|version| version.name == self.resource.storage_version)?;
+        Some(Self { version, ..self.clone() })
     }
 
     pub(crate) fn gvk(&self) -> Gvk {
@@ -53,6 +63,7 @@ pub(crate) struct Definition {
     pub(crate) uid: String,
     /// `None` if it is not served.
     pub(crate) resource: Option<Arc<Resource>>,
+    pub(crate) conversion: Option<Arc<Conversion>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,9 +83,13 @@ impl Catalog {
         definitions: BTreeMap<String, Definition>,
     ) -> Self {
         let mut catalog = Self::default();
-        let custom = definitions.values().filter_map(|definition| definition.resource.clone());
-        for resource in builtin.into_iter().chain(custom) {
-            catalog.add(resource);
+        for resource in builtin {
+            catalog.add(resource, None);
+        }
+        for definition in definitions.values() {
+            if let Some(resource) = &definition.resource {
+                catalog.add(Arc::clone(resource), definition.conversion.as_ref());
+            }
         }
         catalog.definitions = definitions;
         // Groups that are answered rather than stored have no resources here, but clients must find them.
@@ -89,10 +104,10 @@ impl Catalog {
         catalog
     }
 
-    fn add(&mut self, resource: Arc<Resource>) {
+    fn add(&mut self, resource: Arc<Resource>, conversion: Option<&Arc<Conversion>>) {
         for (index, version) in resource.versions.iter().enumerate() {
             let path = (resource.group.clone(), version.name.clone(), resource.names.plural.clone());
-            let served = Served { resource: Arc::clone(&resource), version: index };
+            let served = Served { resource: Arc::clone(&resource), version: index, conversion: conversion.cloned() };
             self.by_kind.entry(served.gvk()).or_insert_with(|| served.clone());
             self.by_path.entry(path).or_insert(served);
             let group = if let Some(group) = self.groups.iter_mut().find(|g| g.name == resource.group) {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::cache::{Cache, Object};
 use crate::call::{Call, Target};
 use crate::catalog::{Catalog, Definition};
+use crate::conversion::Conversion;
 use crate::{clock, encoding};
 
 pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -39,7 +40,12 @@ fn definition(object: &Arc<Object>) -> Definition {
     let crd = croft_api::definition_outline(&object.bytes).unwrap_or_default();
     let whole = Arc::clone(object);
     let resource = has_condition(&crd, "Established").then(|| croft_api::custom_resource(&crd, move || whole.json()));
-    Definition { revision: object.revision, uid: object::uid(&crd).to_owned(), resource: resource.map(Arc::new) }
+    Definition {
+        revision: object.revision,
+        uid: object::uid(&crd).to_owned(),
+        resource: resource.map(Arc::new),
+        conversion: Conversion::of(&crd),
+    }
 }
 
 /// Objects that were stored before their definition got a default show it all the same. Objects that are younger than
@@ -92,9 +98,6 @@ fn has_condition(crd: &Value, ty: &str) -> bool {
 /// What the server adds to a definition: accepted names, conditions, stored versions, the cleanup finalizer.
 pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Option<&Value>) -> Result<(), ApiError> {
     check_schemas(target, new)?;
-    if new.pointer("/spec/conversion/strategy") == Some(&json!("Webhook")) {
-        call.warn("conversion webhooks are not called: all versions of this kind share one stored form");
-    }
     if object::deletion_timestamp(new).is_none() {
         establish(&call.catalog, new, old);
     }

@@ -94,6 +94,12 @@ pub(crate) fn with_revision(served: &[u8], revision: Revision) -> Bytes {
 
 const START: &[u8] = b"{\"apiVersion\":\"";
 
+/// `group/version` of an object as it is stored or served.
+pub(crate) fn api_version(json: &[u8]) -> Option<&[u8]> {
+    let version = json.strip_prefix(START)?;
+    version.get(..memchr::memchr(b'"', version)?)
+}
+
 /// Rewrites the head of a served object: another `apiVersion` (all versions of a custom resource
 /// share one stored form), or no type at all (items in the list of a built-in kind).
 #[derive(Debug)]

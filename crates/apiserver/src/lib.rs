@@ -22,6 +22,7 @@ mod call;
 mod catalog;
 mod certificates;
 mod clock;
+mod conversion;
 mod crd;
 mod decode;
 mod discovery;

@@ -1,6 +1,7 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
 mod connections;
+pub(crate) mod conversions;
 mod flows;
 pub(crate) mod machines;
 pub(crate) mod saved_states;

@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::fairness::{self, Fairness};
 use crate::local::LocalService;
 use crate::metrics::Metrics;
+use crate::metrics::conversions::ConversionMetrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
@@ -124,6 +125,7 @@ pub(crate) struct ApiServer {
     pub(crate) answer_room: AnswerRoom,
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
+    pub(crate) conversions: ConversionMetrics,
     pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
@@ -293,6 +295,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let mut metrics = Metrics::new();
     let flows = metrics.flows();
     let webhooks = Webhooks::new(&cache, metrics.webhooks());
+    let conversions = metrics.conversions();
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let (audit, sending) = Audit::open(config.audit, metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
     if let Some(sending) = sending {
@@ -312,6 +315,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         answer_room: AnswerRoom::new(config.limits.answer_bytes),
         node_proxy: NodeProxy::default(),
         webhooks,
+        conversions,
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir: pki_dir.clone(),

@@ -30,6 +30,7 @@ use parking_lot::Mutex;
 pub(crate) use self::attributes::{Attributes, Operation};
 use self::hook::Chosen;
 use self::index::{Index, Sources};
+pub(crate) use self::remote::{Remote, RemoteError};
 use crate::cache::Cache;
 use crate::call::{Call, Target};
 use crate::metrics::webhooks::WebhookMetrics;

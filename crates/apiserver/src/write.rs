@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::cache::{self, Object, store_error};
 use crate::call::Target;
+use crate::conversion;
 use crate::encoding;
 use crate::sealing;
 use crate::server::ApiServer;
@@ -97,7 +98,11 @@ impl ApiServer {
             {
                 return Err(sealing::cannot_be_read(target, &lost));
             }
-            let old = current.as_deref().map(|o| in_version(o, target));
+            let shown = match &current {
+                Some(stored) => Some(conversion::object(self, target, Arc::clone(stored)).await?),
+                None => None,
+            };
+            let old = shown.as_deref().map(|o| in_version(o, target));
             let decision = decide(old.as_ref());
             if !is_fresh && matches!(decision, Err(_) | Ok(Decision::Keep)) {
                 self.cache.fresh().await?;
@@ -111,16 +116,19 @@ impl ApiServer {
                 return old.map(Outcome::Unchanged).ok_or_else(|| target.not_found());
             }
             let revision = current.as_ref().map_or(Revision::ZERO, |o| o.revision);
+            let stored = self.stored_form(target, &decision).await?;
             if dry_run {
+                let decision = self.read_back(target, decision, stored.as_ref(), None).await?;
                 return Ok(outcome(decision, old.is_some(), revision));
             }
-            match self.commit(target, &id, &decision, revision, guard()?).await? {
+            match self.commit(target, &id, stored.as_ref(), revision, guard()?).await? {
                 TxnResult::Committed(revision) => {
                     // Whoever reads the cache next (authorization, admission, other requests) must see what was
                     // acknowledged. The write itself stands, whatever becomes of the wait.
                     if let Err(error) = self.cache.applied_up_to(revision).await {
                         tracing::warn!(%revision, %error, "the cache does not follow the store");
                     }
+                    let decision = self.read_back(target, decision, stored.as_ref(), Some((&id, revision))).await?;
                     return Ok(outcome(decision, old.is_some(), revision));
                 }
                 TxnResult::Conflict(seen) => {
@@ -130,6 +138,38 @@ impl ApiServer {
             }
         }
         Err(ApiError::too_many_requests("the object is being changed too often; try again", 1))
+    }
+
+    /// What is to be stored; nothing if the object is to go.
+    async fn stored_form(&self, target: &Target, decision: &Decision) -> Result<Option<Bytes>, ApiError> {
+        let Decision::Put(object) = decision else { return Ok(None) };
+        if target.served.conversion.is_none() {
+            return Ok(Some(to_stored(object, target)));
+        }
+        let converted = conversion::value(self, target, object.clone(), &storage_gvk(target)).await?;
+        Ok(Some(to_stored(&converted, target)))
+    }
+
+    /// What a webhook converted is answered as it is read from now on, which need not be what was sent. `written` says under
+    /// which name and revision it is stored, if it is.
+    async fn read_back(
+        &self,
+        target: &Target,
+        decision: Decision,
+        stored: Option<&Bytes>,
+        written: Option<(&str, Revision)>,
+    ) -> Result<Decision, ApiError> {
+        let (Decision::Put(_), Some(stored), Some(_)) = (&decision, stored, &target.served.conversion) else {
+            return Ok(decision);
+        };
+        let Some((id, revision)) = written else {
+            // A dry run: nothing that anybody else may be shown.
+            let stored = serde_json::from_slice(stored).map_err(ApiError::internal)?;
+            return Ok(Decision::Put(conversion::value(self, target, stored, &target.gvk()).await?));
+        };
+        let written = Arc::new(Object::new(id, stored, revision));
+        let shown = conversion::object(self, target, written).await?;
+        Ok(Decision::Put(in_version(&shown, target)))
     }
 
     /// Stores new objects together, in as few transactions as their size allows. `false` if one of them has come to
@@ -167,18 +207,18 @@ impl ApiServer {
         &self,
         target: &Target,
         id: &str,
-        decision: &Decision,
+        stored: Option<&Bytes>,
         expected: Revision,
         mut compare: Vec<Compare>,
     ) -> Result<TxnResult, ApiError> {
         let key = format!("{}{}/{id}", cache::ROOT, target.storage_key());
         let started = Instant::now();
         compare.push(Compare { key: key.clone(), revision: expected });
-        let mut result = self.store.txn(self.transaction(target, &key, decision, &compare).await?).await;
+        let mut result = self.store.txn(self.transaction(target, &key, stored, &compare).await?).await;
         if matches!(result, Err(croft_store::Error::NoSuchLease(_))) {
             // Somebody else ended it, or etcd was put back to an earlier state.
             *self.event_lease.0.lock().await = None;
-            result = self.store.txn(self.transaction(target, &key, decision, &compare).await?).await;
+            result = self.store.txn(self.transaction(target, &key, stored, &compare).await?).await;
         }
         self.metrics.observe_store("txn", started.elapsed());
         result.map_err(store_error)
@@ -188,14 +228,14 @@ impl ApiServer {
         &self,
         target: &Target,
         key: &str,
-        decision: &Decision,
+        stored: Option<&Bytes>,
         compare: &[Compare],
     ) -> Result<Txn, ApiError> {
-        let op = match decision {
-            Decision::Put(object) => {
-                Op::Put { key: key.to_owned(), value: to_stored(object, target), lease: self.lease_for(target).await? }
+        let op = match stored {
+            Some(stored) => {
+                Op::Put { key: key.to_owned(), value: stored.clone(), lease: self.lease_for(target).await? }
             }
-            Decision::Delete(_) | Decision::Keep => Op::Delete { key: key.to_owned() },
+            None => Op::Delete { key: key.to_owned() },
         };
         Ok(Txn { compare: compare.to_vec(), ops: vec![op] })
     }
@@ -236,7 +276,8 @@ fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
     }
 }
 
-/// A cached object, parsed, in the version that the target names: without what that version does not know.
+/// A cached object, parsed, in the version that the target names: without what that version does not know. Objects that
+/// a webhook converts must have been ([`conversion::object`]).
 pub(crate) fn in_version(stored: &Object, target: &Target) -> Value {
     let mut object = stored.json();
     convert(&mut object, target, &target.gvk());
@@ -249,12 +290,15 @@ pub(crate) fn in_version(stored: &Object, target: &Target) -> Value {
 /// Can the stored bytes be the answer, but for their head?
 pub(crate) fn is_served_as_stored(target: &Target) -> bool {
     let resource = &target.served.resource;
-    resource.behaviour.convert.is_none() && (!resource.is_custom || target.gvk().version == resource.storage_version)
+    let is_as_stored = || target.served.version().name == resource.storage_version;
+    // What a webhook converted is in the version of the request, and is served as its answer was kept.
+    let is_converted = target.served.conversion.is_some();
+    resource.behaviour.convert.is_none() && (!resource.is_custom || is_converted || is_as_stored())
 }
 
 fn to_stored(object: &Value, target: &Target) -> Bytes {
     let gvk = storage_gvk(target);
-    if object::gvk(object) == gvk {
+    if object::gvk(object) == gvk && target.served.conversion.is_none() {
         return encoding::to_stored(object);
     }
     let mut object = object.clone();

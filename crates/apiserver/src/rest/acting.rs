@@ -10,6 +10,7 @@ use super::reply::{self, invalid};
 use super::resource::{Sent, asking, kubernetes};
 use super::schema::Schema;
 use crate::call::{Call, id};
+use crate::conversion;
 use crate::options::{WriteKind, WriteOptions};
 use crate::pipeline;
 use crate::user::UserInfo;
@@ -40,7 +41,7 @@ impl<'a> Acting<'a> {
         self.call.server.cache.fresh().await?;
         let target = self.schema.target(self.namespace, self.name);
         let found = self.call.server.cache.collection(target.storage_key()).get(&target.id());
-        let found = found.ok_or_else(|| target.not_found())?;
+        let found = conversion::object(&self.call.server, &target, found.ok_or_else(|| target.not_found())?).await?;
         Ok(in_version(&found, &target))
     }
 

@@ -17,6 +17,7 @@ use super::state::Look;
 use crate::answer::{Answer, accepts_gzip};
 use crate::cache::Object;
 use crate::call::{Call, Target};
+use crate::conversion;
 use crate::options::ListOptions;
 use crate::request::Query;
 use crate::verbs::list;
@@ -147,7 +148,8 @@ async fn choose(
     for scope in scopes {
         let target = schema.target(scope, "");
         let selection = Selection::parse(&target, options)?;
-        for object in collection.list(scope).into_iter().filter(|object| selection.matches(object)) {
+        let all = conversion::objects(&call.server, &target, collection.list(scope)).await?;
+        for object in all.into_iter().filter(|object| selection.matches(object)) {
             if !needs_object {
                 chosen.push((Vec::new(), object));
                 continue;

@@ -6,15 +6,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use croft_meta::object;
+use croft_meta::{ApiError, object};
 use serde_json::{Map, Value, json};
 
 use super::actions;
 use super::schema::Schema;
 use super::state::Look;
-use crate::cache::Object;
+use crate::cache::{Change, Object};
 use crate::call::{Call, Target, id};
 use crate::clock;
+use crate::conversion;
 use crate::encoding::Head;
 use crate::server::ApiServer;
 use crate::table::Printer;
@@ -76,6 +77,11 @@ impl Dresser {
             schema: schema.clone(),
             target,
         }
+    }
+
+    /// Changes with their objects in the version that is shown.
+    pub(super) async fn converted(&self, changes: Vec<Arc<Change>>) -> Result<Vec<Arc<Change>>, ApiError> {
+        conversion::changes(&self.server, &self.target, changes).await
     }
 
     /// Appends the object, dressed.

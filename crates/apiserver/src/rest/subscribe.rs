@@ -219,6 +219,17 @@ impl Session {
             one.changed.borrow_and_update();
             let mut changes = Vec::new();
             let read = one.collection.read(&mut one.cursor, CHUNK, &mut changes);
+            let changes = match one.dresser.converted(changes).await {
+                Ok(changes) => changes,
+                Err(error) => {
+                    let gone = self.subscriptions.swap_remove(at);
+                    if !self.refuse(&gone.wish, error.message()).await {
+                        return false;
+                    }
+                    continue;
+                }
+            };
+            let one = &mut self.subscriptions[at];
             let events: Vec<Value> = changes.iter().filter_map(|change| one.event(change)).collect();
             for event in &events {
                 if !self.send(event).await {

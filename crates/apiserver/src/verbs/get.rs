@@ -9,6 +9,7 @@ use crate::answer::{self, Answer};
 use crate::cache::Object;
 use crate::call::{Call, Target};
 use crate::clock;
+use crate::conversion;
 use crate::encoding::Head;
 use crate::negotiate::{Output, Shape};
 use crate::options::parse_revision;
@@ -27,10 +28,11 @@ pub(crate) async fn find(call: &Call, target: &Target) -> Result<Arc<Object>, Ap
         }
     }
     let collection = call.server.cache.collection(target.storage_key());
-    collection.get(&target.id()).ok_or_else(|| match collection.unreadable(&target.id()) {
+    let found = collection.get(&target.id()).ok_or_else(|| match collection.unreadable(&target.id()) {
         Some(lost) => sealing::cannot_be_read(target, &lost),
         None => target.not_found(),
-    })
+    })?;
+    conversion::object(&call.server, target, found).await
 }
 
 pub(crate) async fn get(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {

@@ -1,5 +1,7 @@
 //! LIST, with pages, revisions and selectors.
 
+mod converted;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,8 +98,21 @@ pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result
     }
 }
 
-/// Finds the objects, as of the revision that the options ask for.
+/// Finds the objects, as of the revision that the options ask for, in the version that the target names.
 pub(crate) async fn page(
+    call: &Call,
+    target: &Target,
+    options: &ListOptions,
+    selection: &Selection,
+) -> Result<Page, ApiError> {
+    if target.served.conversion.is_some() {
+        return converted::page(call, target, options, selection).await;
+    }
+    stored_page(call, target, options, selection).await
+}
+
+/// The same, in the versions that they are stored in.
+async fn stored_page(
     call: &Call,
     target: &Target,
     options: &ListOptions,

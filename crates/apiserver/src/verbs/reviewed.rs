@@ -13,7 +13,7 @@ use crate::verbs::scale;
 use crate::verbs::update::{self, Candidate};
 use crate::webhooks::{Attributes, Hooks, Operation};
 use crate::write::{Decision, Outcome, in_version};
-use crate::{admission, prepare};
+use crate::{admission, conversion, prepare};
 
 /// Beyond this the object is being fought over, or the webhooks are slower than its changes.
 const MOST_TURNS: usize = 20;
@@ -166,7 +166,8 @@ pub(crate) async fn connection(call: &Call, target: &Target, options: Value) -> 
 async fn current(call: &Call, target: &Target) -> Result<Value, ApiError> {
     call.server.cache.fresh().await?;
     let found = call.server.cache.collection(target.storage_key()).get(&target.id());
-    found.map(|object| in_version(&object, target)).ok_or_else(|| target.not_found())
+    let found = conversion::object(&call.server, target, found.ok_or_else(|| target.not_found())?).await?;
+    Ok(in_version(&found, target))
 }
 
 /// `None` if the object is no longer what the decision was made for.

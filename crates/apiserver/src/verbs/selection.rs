@@ -39,8 +39,19 @@ impl Selection {
         Ok(Self { labels, fields, needs_object, target: target.clone() })
     }
 
+    /// No more than the place that the target names.
+    pub(crate) fn everything(target: &Target) -> Self {
+        let (labels, fields) = (LabelSelector::everything(), FieldSelector::default());
+        Self { labels, fields, needs_object: false, target: target.clone() }
+    }
+
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything() && self.target.name.is_empty()
+    }
+
+    /// Nothing is looked at but names and namespaces, which no conversion changes.
+    pub(crate) fn is_about_names(&self) -> bool {
+        self.labels.is_everything() && !self.needs_object
     }
 
     /// The one name that the field selector asks for.

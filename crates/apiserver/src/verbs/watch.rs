@@ -16,6 +16,7 @@ use crate::answer::{self, Answer, BoxError};
 use crate::cache::{Change, Collection, Cursor, Object};
 use crate::call::{Call, Target};
 use crate::clock;
+use crate::conversion;
 use crate::encoding::Head;
 use crate::metrics::WatchGuard;
 use crate::negotiate::{Format, Output, Shape};
@@ -29,6 +30,8 @@ use crate::write::{in_version, is_served_as_stored, storage_gvk};
 
 /// A chunk is sent when it has grown to this, however much there is to send.
 const CHUNK: usize = 64 << 10;
+/// Of the initial objects of a kind that a webhook converts.
+const CONVERTED_AT_ONCE: usize = 200;
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// The last bookmark comes this long before the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -157,8 +160,8 @@ impl Watcher {
             if self.is_over {
                 return None;
             }
-            self.write_initial(&mut out);
-            let is_current = self.write_changes(&mut out);
+            self.write_initial(&mut out).await;
+            let is_current = self.write_changes(&mut out).await;
             if !out.is_empty() {
                 return Some(out.freeze());
             }
@@ -171,7 +174,7 @@ impl Watcher {
                 changed = self.changed.changed() => self.is_over |= changed.is_err(),
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark += BOOKMARK_EVERY;
-                    self.catch_up(&mut out);
+                    self.catch_up(&mut out).await;
                     self.write_bookmark(&mut out, false);
                 }
                 () = tokio::time::sleep_until(self.end) => self.is_over = true,
@@ -184,11 +187,18 @@ impl Watcher {
     }
 
     /// Writes all that is there, so that a bookmark can vouch for it.
-    fn catch_up(&mut self, out: &mut BytesMut) {
-        while !self.is_over && !self.write_changes(out) {}
+    async fn catch_up(&mut self, out: &mut BytesMut) {
+        while !self.is_over && !self.write_changes(out).await {}
     }
 
-    fn write_initial(&mut self, out: &mut BytesMut) {
+    async fn write_initial(&mut self, out: &mut BytesMut) {
+        if self.initial.len() > 0
+            && self.target.served.conversion.is_some()
+            && let Err(error) = self.write_converted_initial(out).await
+        {
+            self.end_with(out, &error);
+            return;
+        }
         while out.len() < CHUNK {
             let Some(object) = self.initial.next() else { break };
             if self.selection.matches(&object) {
@@ -201,10 +211,30 @@ impl Watcher {
         }
     }
 
+    /// As many initial events as are converted at once.
+    async fn write_converted_initial(&mut self, out: &mut BytesMut) -> Result<(), ApiError> {
+        let some = self.initial.by_ref().take(CONVERTED_AT_ONCE).collect();
+        for object in conversion::objects(&self.server, &self.target, some).await? {
+            if self.selection.matches(&object) {
+                self.write_event(out, "ADDED", &object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client why there is no more. The line still goes out; the next call ends the stream.
+    fn end_with(&mut self, out: &mut BytesMut, error: &ApiError) {
+        write_line(out, "ERROR", &[error.to_status().to_string().as_bytes()]);
+        self.is_over = true;
+    }
+
     /// Says whether that was all there is.
-    fn write_changes(&mut self, out: &mut BytesMut) -> bool {
+    async fn write_changes(&mut self, out: &mut BytesMut) -> bool {
         if self.initial.len() > 0 {
             return false;
+        }
+        if self.is_over {
+            return true;
         }
         // Read before the changes: all changes up to here are then in the history.
         let applied = self.server.cache.applied();
@@ -219,9 +249,14 @@ impl Watcher {
         let complete = match read {
             Ok(complete) => complete,
             Err(error) => {
-                write_line(out, "ERROR", &[error.to_status().to_string().as_bytes()]);
-                // The line still goes out; the next call ends the stream.
-                self.is_over = true;
+                self.end_with(out, &error);
+                return true;
+            }
+        };
+        let changes = match conversion::changes(&self.server, &self.target, changes).await {
+            Ok(changes) => changes,
+            Err(error) => {
+                self.end_with(out, &error);
                 return true;
             }
         };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::hook::Chosen;
 use super::{Attributes, Operation};
-use crate::write;
+use crate::conversion;
 
 /// The objects of a request in the version that a hook asked for; what is not there is null.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Shown<'a> {
 
 impl Chosen {
     /// What the hook is to see; `None` if it is to see nothing. The objects are in the version of the request.
-    pub(super) fn applies<'a>(
+    pub(super) async fn applies<'a>(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&'a Value>,
@@ -28,18 +28,22 @@ impl Chosen {
         if !self.selects_namespace(attributes, object)? || !self.selects_object(object, old) {
             return Ok(None);
         }
-        let shown = Shown { object: self.shown(attributes, object), old: self.shown(attributes, old) };
+        let shown = Shown { object: self.shown(attributes, object).await?, old: self.shown(attributes, old).await? };
         Ok(if self.conditions_hold(attributes, &shown)? { Some(shown) } else { None })
     }
 
-    fn shown<'a>(&self, attributes: &Attributes<'_>, object: Option<&'a Value>) -> Option<Cow<'a, Value>> {
-        Some(match (object?, &self.kind) {
-            (object, Some(kind)) => {
-                let mut converted = object.clone();
-                write::convert(&mut converted, attributes.target, kind);
-                Cow::Owned(converted)
+    async fn shown<'a>(
+        &self,
+        attributes: &Attributes<'_>,
+        object: Option<&'a Value>,
+    ) -> Result<Option<Cow<'a, Value>>, ApiError> {
+        Ok(match (object, &self.kind) {
+            (Some(object), Some(kind)) => {
+                let server = &attributes.call.server;
+                let converted = conversion::value(server, attributes.target, object.clone(), kind).await?;
+                Some(Cow::Owned(converted))
             }
-            (object, None) => Cow::Borrowed(object),
+            (object, _) => object.map(Cow::Borrowed),
         })
     }
 

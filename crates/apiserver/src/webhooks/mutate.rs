@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::hook::Chosen;
 use super::review::Consent;
 use super::{Attributes, Hooks};
-use crate::{decode, prepare, write};
+use crate::{conversion, decode, prepare};
 
 /// The second round is for hooks that ask for it; what it changes starts no third.
 const ROUNDS: usize = 2;
@@ -65,12 +65,16 @@ impl Chosen {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<Option<Mutation>, ApiError> {
-        let Some(shown) = self.applies(attributes, object, old)? else { return Ok(None) };
+        let Some(shown) = self.applies(attributes, object, old).await? else { return Ok(None) };
         let started = Instant::now();
         let answer = self.ask(attributes, &shown).await;
-        let result = answer.and_then(|consent| {
-            self.patched(attributes, object, shown.object.as_deref(), &consent).map_err(Failure::Useless)
-        });
+        let result = match answer {
+            Ok(consent) => {
+                let patched = self.patched(attributes, object, shown.object.as_deref(), &consent).await;
+                patched.map_err(Failure::Useless)
+            }
+            Err(failure) => Err(failure),
+        };
         Ok(Some(match self.settle(attributes, started, result)? {
             None => Mutation::FailedOpen,
             Some(None) => Mutation::None,
@@ -79,7 +83,7 @@ impl Chosen {
     }
 
     /// The object with the hook's patch, in the version of the request and with its defaults; `None` if it is the same.
-    fn patched(
+    async fn patched(
         &self,
         attributes: &Attributes<'_>,
         object: Option<&Value>,
@@ -109,7 +113,8 @@ impl Chosen {
             return Ok(None);
         }
         if self.kind.is_some() {
-            write::convert(&mut patched, attributes.target, &attributes.kind);
+            let server = &attributes.call.server;
+            patched = conversion::value(server, attributes.target, patched, &attributes.kind).await?;
         }
         // What no field of the kind can hold is dropped, or is an error; then the patch may have made room for defaults.
         decode::conform(&attributes.target.served, &attributes.kind, &mut patched).map_err(ApiError::internal)?;

@@ -18,7 +18,7 @@ impl Hooks {
     ) -> Result<(), ApiError> {
         let mut calls = Vec::new();
         for (index, chosen) in self.validating.iter().enumerate() {
-            let Some(shown) = chosen.applies(attributes, object, old)? else { continue };
+            let Some(shown) = chosen.applies(attributes, object, old).await? else { continue };
             calls.push(async move {
                 let started = Instant::now();
                 let answer = chosen.ask(attributes, &shown).await;

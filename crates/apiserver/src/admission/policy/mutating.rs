@@ -62,7 +62,8 @@ fn invocations<'a>(hooks: &'a [Hook], request: &Request<'a>, failures: &mut Vec<
                 failures.push(Failure { message: denied(policy, binding, why), is_invalid: false });
             }
         };
-        let kind = match (&policy.broken, params::kind(policy, request)) {
+        let unseen = request.cannot_show(version);
+        let kind = match (policy.broken.as_ref().or(unseen.as_ref()), params::kind(policy, request)) {
             (Some(why), _) => {
                 misconfigured(None, &format!("failed to configure policy: {why}"));
                 continue;

@@ -7,6 +7,7 @@ use super::index::{Binding, Policy};
 use super::request::Request;
 use crate::call::{self, Target};
 use crate::catalog::Served;
+use crate::conversion;
 use crate::write::in_version;
 
 /// The kind of a policy's parameters, if it has some; the error is about the policy itself.
@@ -48,5 +49,8 @@ pub(super) fn find(kind: Option<&Served>, binding: &Binding, request: &Request<'
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     let target = Target::new(kind.clone(), namespace, &reference.name);
+    if objects.iter().any(|object| conversion::is_needed(&target, object)) {
+        return Err(format!("a webhook converts params to {}; name the version that they are stored in", target.gvk()));
+    }
     Ok(objects.iter().map(|object| in_version(object, &target)).collect())
 }

@@ -79,6 +79,15 @@ impl<'a> Request<'a> {
         })
     }
 
+    /// Why the object cannot be seen in a version. A write is decided in an instant, which is too short for a webhook.
+    pub(super) fn cannot_show(&self, version: &str) -> Option<String> {
+        let is_converted = version != self.version() && self.target.served.conversion.is_some();
+        is_converted.then(|| {
+            let kind = self.target.served.resource.gvk(self.version());
+            format!("a webhook converts {kind} to {version:?}; rules must name the version of the request as well")
+        })
+    }
+
     /// An object in one of the versions of its kind, or the scale of it, if that is what is written.
     pub(super) fn shown(&self, object: &Value, version: &str) -> Value {
         if object.is_null() {

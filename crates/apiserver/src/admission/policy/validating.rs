@@ -55,7 +55,7 @@ fn one<'a>(hook: &'a Hook, version: &str, request: &Request<'_>, budget: &Budget
         let message = format!("failed to configure {what}: {why}");
         (!policy.ignores_failures).then(|| Denial { policy, binding, message, reason: String::new() })
     };
-    if let Some(why) = &policy.broken {
+    if let Some(why) = policy.broken.as_ref().or(request.cannot_show(version).as_ref()) {
         return denials.extend(misconfigured(None, why));
     }
     let kind = match params::kind(policy, request) {
