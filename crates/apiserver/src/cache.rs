@@ -66,7 +66,8 @@ impl Cache {
     /// Reads the state as it was a little while ago, for [`Cache::follow`] to replay the changes since.
     async fn fill(&self) -> croft_store::Result<()> {
         let newest = self.store.revision().await?;
-        let mut at = Revision(newest.0.saturating_sub(REPLAYED_REVISIONS));
+        // A store younger than that is replayed from its first change; one without any is read as it is.
+        let mut at = Revision(newest.0.saturating_sub(REPLAYED_REVISIONS).max(1).min(newest.0));
         let mut after = String::new();
         loop {
             let at_revision = if at == Revision::ZERO { None } else { Some(at) };
@@ -80,7 +81,7 @@ impl Cache {
                 }
                 other => other?,
             };
-            // A store younger than the replayed history is read as it is now; every page must be of that moment.
+            // Every page must be of the moment of the first.
             if at == Revision::ZERO {
                 at = page.revision;
             }
