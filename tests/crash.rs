@@ -1,11 +1,16 @@
-//! Killed at any moment and ended politely: nothing acknowledged is lost, nothing goes back.
+//! Killed at any moment and ended politely: nothing acknowledged is lost, nothing goes back, and every answer fits in one order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use croft_e2e::witness::{self, Rng, Witnesses};
+use croft_meta::Revision;
+use croft_store::{Embedded, EmbeddedOptions, Store as _, WatchItem};
+use croft_testkit::history::Change;
 use croft_testkit::{Client, Croft, ServerKind, StoreKind, eventually};
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -108,6 +113,56 @@ async fn acknowledged_writes_survive_being_killed() {
             }
         }
     }
+}
+
+/// Everything that happened, as the file of a server has it that was killed.
+async fn truth(croft: &Croft, from: u64, until: u64) -> Vec<Change> {
+    const STORED: &str = "registry/core/configmaps/default/";
+    let options = EmbeddedOptions { retention: None, ..EmbeddedOptions::default() };
+    let store = Embedded::open(&croft.data_dir().join("store"), options).expect("nobody has it open");
+    let mut changes = store.watch(STORED, Revision(from)).await.expect("a watch");
+    let mut truth: Vec<Change> = Vec::new();
+    while truth.last().is_none_or(|change| change.revision < until) {
+        let item =
+            tokio::time::timeout(croft_testkit::patience(), changes.next()).await.expect("the last change comes");
+        let WatchItem::Events(events) = item.expect("it goes on").expect("nothing is missing") else { continue };
+        for event in events {
+            let key = event.key.strip_prefix(STORED).expect("what was asked for").to_owned();
+            if !witness::is_ours(&key) {
+                continue;
+            }
+            let value = event.value.map(|value| serde_json::from_slice::<Value>(&value).expect("JSON"));
+            let value = value.map(|object| witness::value(&object).expect("what a witness wrote"));
+            truth.push(Change { key, value, revision: event.revision.0 });
+        }
+    }
+    store.close().await.expect("closed");
+    truth
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_fits_in_one_order_however_often_it_is_killed() {
+    if !ServerKind::Embedded.wanted() {
+        return;
+    }
+    let seed = witness::seed();
+    let mut rng = Rng::new(seed);
+    let mut croft = Croft::start(StoreKind::Embedded).await.expect("croft starts");
+    let witnesses = Witnesses::start(seed, &[&croft]).await.expect("they start");
+    for _ in 0..6 * witness::rounds() {
+        witnesses.next_round();
+        let writes = usize::try_from(10 + rng.below(40)).expect("a small number");
+        witnesses.progress(writes).await.expect("writes go on");
+        croft.kill().expect("killed");
+        croft.restart().await.expect("it starts again");
+    }
+    witnesses.progress(10).await.expect("writes go on");
+    let mut testimony = witnesses.finish().await.expect("all is well in the end");
+    croft.kill().expect("killed");
+    testimony.history.truth = truth(&croft, testimony.from, testimony.until).await;
+    assert!(testimony.complaints.is_empty(), "{:#?}", testimony.complaints);
+    let figures = testimony.history.check().unwrap_or_else(|wrong| panic!("{wrong:#?}"));
+    eprintln!("{figures:?}");
 }
 
 /// A start takes the state of a thousand changes ago and replays the rest. When that moment is before the definitions of all

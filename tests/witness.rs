@@ -129,7 +129,7 @@ impl Witnesses {
         let mut witnesses = Self { record, servers: clients, clients: vec![], watchers: vec![], until, from };
         for (number, server) in servers.iter().enumerate() {
             for client in 0..CLIENTS {
-                let rng = Rng::new(seed ^ ((number * CLIENTS + client) as u64) << 48);
+                let rng = Rng::new(seed ^ (((number * CLIENTS + client) as u64) << 48));
                 let writer = Writer::new(number, server.client()?, rng);
                 witnesses.clients.push(tokio::spawn(writer.run(Arc::clone(&witnesses.record))));
             }

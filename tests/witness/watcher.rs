@@ -50,13 +50,13 @@ impl Watcher {
         let path = format!(
             "{MAPS}?watch=1&labelSelector=witness&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={last}"
         );
-        let Ok(mut stream) = self.client.open(Call::new(Method::GET, &path)).await else {
-            return Ok(tokio::time::sleep(PAUSE).await);
+        let opened = self.client.open(Call::new(Method::GET, &path)).await.ok();
+        let status = opened.as_ref().map_or(503, |stream| stream.status);
+        anyhow::ensure!(matches!(status, 200 | 503 | 504), "a watch from {last} got {status}");
+        let Some(mut stream) = opened.filter(|stream| stream.status == 200) else {
+            tokio::time::sleep(PAUSE).await;
+            return Ok(());
         };
-        if stream.status != 200 {
-            anyhow::ensure!(matches!(stream.status, 503 | 504), "a watch from {last} got {}", stream.status);
-            return Ok(tokio::time::sleep(PAUSE).await);
-        }
         // A line that was cut off comes again.
         while let Ok(Some(event)) = stream.event_within(patience() * 2).await {
             let object = &event["object"];

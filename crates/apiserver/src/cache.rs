@@ -71,7 +71,7 @@ impl Cache {
     /// Reads the state as it was a little while ago, for [`Cache::follow`] to replay the changes since.
     async fn fill(&self) -> croft_store::Result<()> {
         let newest = self.store.revision().await?;
-        // From the first revision on, if the store is no older than that; an empty store has none.
+        // A store younger than that is replayed from its first change; one without any is read as it is.
         let mut at = Revision(newest.0.saturating_sub(REPLAYED_REVISIONS).max(1).min(newest.0));
         let mut after = String::new();
         loop {
@@ -86,7 +86,7 @@ impl Cache {
                 }
                 other => other?,
             };
-            // An empty store is read as it is now; every page must be of that moment.
+            // Every page must be of the moment of the first.
             if at == Revision::ZERO {
                 at = page.revision;
             }

@@ -177,6 +177,12 @@ impl ApiServer {
         let mut changed = collection.subscribe();
         loop {
             let of = collection.changed_at();
+            // Definitions that were written together have one revision, and come one after the other: all of them are there
+            // when the cache says that it has applied it.
+            tokio::select! {
+                applied = self.cache.applied_up_to(of) => if applied.is_err() { continue },
+                () = self.stop.cancelled() => return,
+            }
             let catalog = Arc::new(crd::catalog(&self.cache, Some(&self.catalog())));
             crd::default_old_objects(&self.cache, &catalog);
             self.openapi.store(Arc::new(OpenApi::new(Arc::clone(&catalog))));

@@ -215,11 +215,6 @@ impl EtcdCluster {
             }
         }
     }
-
-    /// The end of a member's log.
-    pub fn log_tail(&self, number: usize, lines: usize) -> String {
-        self.members[number].process.as_ref().map_or_else(String::new, |process| process.log_tail(lines))
-    }
 }
 
 impl Member {

@@ -127,15 +127,15 @@ impl Host {
     /// Drops what goes between it and `others`, and says nothing to either.
     pub fn cut_from(&self, others: &[&Self], lost: Lost) -> Result<()> {
         let addresses = others.iter().map(|other| other.address.as_str()).collect::<Vec<_>>().join(", ");
-        let mut rules = format!("add table inet {TABLE}\n");
-        if lost != Lost::Outgoing {
-            rules.push_str(&format!("add chain inet {TABLE} in {{ type filter hook input priority 0; }}\n"));
-            rules.push_str(&format!("add rule inet {TABLE} in ip saddr {{ {addresses} }} drop\n"));
-        }
-        if lost != Lost::Incoming {
-            rules.push_str(&format!("add chain inet {TABLE} out {{ type filter hook output priority 0; }}\n"));
-            rules.push_str(&format!("add rule inet {TABLE} out ip daddr {{ {addresses} }} drop\n"));
-        }
+        let chain = |name: &str, hook: &str, side: &str| {
+            format!(
+                "add chain inet {TABLE} {name} {{ type filter hook {hook} priority 0; }}\n\
+                 add rule inet {TABLE} {name} ip {side} {{ {addresses} }} drop\n"
+            )
+        };
+        let incoming = if lost == Lost::Outgoing { String::new() } else { chain("in", "input", "saddr") };
+        let outgoing = if lost == Lost::Incoming { String::new() } else { chain("out", "output", "daddr") };
+        let rules = format!("add table inet {TABLE}\n{incoming}{outgoing}");
         run("ip", &["netns", "exec", &self.namespace, "nft", &rules])
     }
 
