@@ -1,6 +1,7 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
 mod flows;
+mod logins;
 pub(crate) mod machines;
 pub(crate) mod webhooks;
 
@@ -18,6 +19,7 @@ use prometheus_client::registry::Registry;
 use crate::audit::{Counters, Lost};
 
 pub(crate) use flows::Flows;
+use logins::Logins;
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
@@ -88,6 +90,7 @@ pub(crate) struct Metrics {
     validating_policies: Family<PolicyLabels, Counter>,
     mutating_policies: Family<PolicyLabels, Counter>,
     flows: Flows,
+    pub(crate) logins: Logins,
 }
 
 fn latency() -> Histogram {
@@ -139,6 +142,8 @@ impl Metrics {
         );
         let flows = Flows::default();
         flows.register(&mut registry);
+        let logins = Logins::default();
+        logins.register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
         Self {
             registry,
@@ -151,6 +156,7 @@ impl Metrics {
             validating_policies,
             mutating_policies,
             flows,
+            logins,
         }
     }
 

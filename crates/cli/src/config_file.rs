@@ -101,6 +101,8 @@ audit-webhook-batch-max-wait: 5s
 audit-webhook-batch-buffer-size: 6
 audit-webhook-initial-backoff: 7s
 max-requests-inflight: 8
+login-attempts: 9
+login-lock: 10m
 log-format: json
 ";
         let options = parse(yaml).unwrap();
