@@ -64,6 +64,8 @@ async fn wrong_passwords_lock_a_name_until_the_admin_unlocks_it() {
     }
     let secret = "/api/v1/namespaces/kube-system/secrets/login-lockouts";
     let admin = server.client().expect("a client");
+    let metrics = admin.get("/metrics").await.expect("an answer").text();
+    assert!(metrics.contains("authentication_attempts{result=\"failure\"} 2"), "{metrics}");
     let kept = eventually("both names are written down, and the certificate is not locked out", async || {
         let kept = admin.get(secret).await.expect("an answer").json();
         if kept["data"].as_object().map(serde_json::Map::len) == Some(2) { Ok(kept) } else { Err(kept) }

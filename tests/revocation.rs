@@ -1,6 +1,6 @@
 //! Credentials that are taken back: at once for requests, within seconds for what is open.
 
-use croft_testkit::{Call, Client, Croft, Endpoint, StoreKind, Stream, eventually};
+use croft_testkit::{Call, Client, Croft, Endpoint, StoreKind, Stream, eventually, patience};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -115,11 +115,15 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     old.post(MAPS, &json!({"metadata": {"name": "one"}})).await.expect("an answer").ok().expect("made");
     let id = credential(&me(&old).await);
     let open = watch(&old).await;
+    let socket = server.websocket_offering("/v1/harvester/subscribe", &[]).await.expect("an answer");
+    let mut socket = socket.expect("a subscription");
     let kubeconfig = server.kubeconfig.to_str().expect("a path").to_owned();
     let told = croft(&server, &["cert", "revoke", &kubeconfig]).await;
     assert_eq!(told, format!("revoked {id}"));
     assert_eq!(code(&old).await, 401);
     ends(open).await;
+    let closed = async { while socket.receive().await.expect("the subscription is closed").is_some() {} };
+    tokio::time::timeout(patience(), closed).await.expect("the subscription ends as well");
     let new = eventually("the server makes another", async || {
         let new = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
         if new.admin.cert_pem == server.admin.cert_pem { Err("it is still the old one") } else { Ok(new) }

@@ -3,6 +3,7 @@
 mod connections;
 pub(crate) mod conversions;
 mod flows;
+mod logins;
 pub(crate) mod machines;
 pub(crate) mod saved_states;
 pub(crate) mod webhooks;
@@ -22,6 +23,7 @@ use crate::audit::{Counters, Lost};
 
 pub(crate) use connections::Connections;
 pub(crate) use flows::Flows;
+use logins::Logins;
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";
@@ -93,6 +95,7 @@ pub(crate) struct Metrics {
     mutating_policies: Family<PolicyLabels, Counter>,
     flows: Flows,
     connections: Connections,
+    pub(crate) logins: Logins,
 }
 
 fn latency() -> Histogram {
@@ -146,6 +149,8 @@ impl Metrics {
         flows.register(&mut registry);
         let connections = Connections::default();
         connections.register(&mut registry);
+        let logins = Logins::default();
+        logins.register(&mut registry);
         registry.register_collector(Box::new(ProcessCollector));
         Self {
             registry,
@@ -159,6 +164,7 @@ impl Metrics {
             mutating_policies,
             flows,
             connections,
+            logins,
         }
     }
 

@@ -184,7 +184,7 @@ async fn answer_request(
         Caller::Remote { certificates, address } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
             let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
-            let known = known.await?;
+            let known = server.metrics.logins.counted(known.await)?;
             trail.user(&known);
             let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
             let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;

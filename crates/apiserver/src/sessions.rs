@@ -86,7 +86,8 @@ impl Sessions {
     fn all(&self) -> Vec<Arc<Session>> {
         let mut open = self.open.lock();
         open.retain(|_, session| session.strong_count() > 0);
-        open.values().filter_map(Weak::upgrade).collect()
+        // One that has ended is not tried again: a wrong password would count each time.
+        open.values().filter_map(Weak::upgrade).filter(|session| !session.ended.is_cancelled()).collect()
     }
 }
 

@@ -106,6 +106,8 @@ audit-webhook-batch-buffer-size: 6
 audit-webhook-initial-backoff: 7s
 max-requests-inflight: 8
 max-connections: 500
+login-attempts: 9
+login-lock: 10m
 log-format: json
 ";
         let options = parse(yaml).unwrap();

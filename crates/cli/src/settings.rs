@@ -153,10 +153,8 @@ fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeS
 
 fn logins(options: &ServerOptions) -> anyhow::Result<LoginLimits> {
     let known = LoginLimits::default();
-    let lock = match options.login_lock.as_deref().map(lifetime::parse).transpose() {
-        Ok(lock) => lock.unwrap_or(known.lock),
-        Err(why) => bail!("--login-lock: {why}"),
-    };
+    let lock = options.login_lock.as_deref().map(lifetime::parse).transpose();
+    let lock = lock.map_err(|why| anyhow::anyhow!("--login-lock: {why}"))?.unwrap_or(known.lock);
     if lock.is_zero() {
         bail!("--login-lock: to lock for no time at all is not to lock; say --login-attempts 0");
     }
