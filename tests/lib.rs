@@ -3,6 +3,7 @@
 //! The suites marked with [`on_every_server`] also run against the reference server when `KUBE_APISERVER` names
 //! one: a test that the original does not pass is a wrong test.
 
+pub mod conformance_lives;
 pub mod export;
 pub mod flows;
 pub mod kept;

@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+mod conformance;
 mod layers;
 mod text;
 
@@ -19,10 +20,12 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let problems = match std::env::args().nth(1).as_deref() {
-        Some("check") => [layers::check()?, text::check()?].concat(),
+        Some("check") => [layers::check()?, text::check()?, conformance::check()?].concat(),
         Some("check-layers") => layers::check()?,
         Some("check-text") => text::check()?,
-        _ => bail!("usage: cargo xtask check | check-layers | check-text"),
+        Some("check-conformance") => conformance::check()?,
+        Some("conformance") => conformance::write()?,
+        _ => bail!("usage: cargo xtask check | check-layers | check-text | check-conformance | conformance"),
     };
     for problem in &problems {
         println!("{problem}");

@@ -1,0 +1,147 @@
+//! One life, the same for every kind: found in discovery, made, read, listed, watched, changed, and deleted alone and together.
+
+use anyhow::{Result, ensure};
+use croft_testkit::{Call, Client, eventually};
+use http::Method;
+use serde_json::{Value, json};
+
+/// A kind, and what one of its objects is like.
+#[derive(Debug)]
+pub struct Life {
+    version: &'static str,
+    plural: &'static str,
+    is_namespaced: bool,
+    object: Value,
+    status: Option<Value>,
+    has_scale: bool,
+}
+
+impl Life {
+    pub fn of(version: &'static str, plural: &'static str, object: Value) -> Self {
+        Self { version, plural, is_namespaced: true, object, status: None, has_scale: false }
+    }
+
+    pub fn cluster(version: &'static str, plural: &'static str, object: Value) -> Self {
+        Self { is_namespaced: false, ..Self::of(version, plural, object) }
+    }
+
+    pub fn with_status(self, status: Value) -> Self {
+        Self { status: Some(status), ..self }
+    }
+
+    pub fn with_scale(self) -> Self {
+        Self { has_scale: true, ..self }
+    }
+
+    fn root(&self) -> String {
+        if self.version.contains('/') { format!("/apis/{}", self.version) } else { format!("/api/{}", self.version) }
+    }
+
+    fn path(&self) -> String {
+        let namespace = if self.is_namespaced { "/namespaces/default" } else { "" };
+        format!("{}{namespace}/{}", self.root(), self.plural)
+    }
+
+    fn named(&self, name: &str) -> Value {
+        let mut object = self.object.clone();
+        object["metadata"] = json!({"name": name, "labels": {"life": self.plural}});
+        object
+    }
+}
+
+/// Every step, for one kind.
+pub async fn live(client: &Client, life: &Life) {
+    all_of(client, life).await.unwrap_or_else(|error| panic!("{} {}: {error:#}", life.version, life.plural));
+}
+
+async fn all_of(client: &Client, life: &Life) -> Result<()> {
+    discovered(client, life).await?;
+    let (path, selector) = (life.path(), format!("labelSelector=life%3D{}", life.plural));
+    let list = client.get(&format!("{path}?{selector}")).await?.ok()?;
+    let from = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    let watch = format!("{path}?watch=1&{selector}&resourceVersion={from}");
+    let mut events = client.open(Call::new(Method::GET, &watch)).await?;
+    for name in ["life-a", "life-b", "life-c"] {
+        client.post(&path, &life.named(name)).await?.ok()?;
+    }
+    let everywhere = format!("{}/{}?{selector}", life.root(), life.plural);
+    for list in [&everywhere, &format!("{path}?{selector}")] {
+        let list = client.get(list).await?.ok()?;
+        ensure!(list["items"].as_array().is_some_and(|items| items.len() == 3), "{list}");
+    }
+    changed(client, life, &format!("{path}/life-a")).await?;
+    let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+    client.send(Call::new(Method::DELETE, &format!("{path}/life-a")).json(&options)).await?.ok()?;
+    client.send(Call::new(Method::DELETE, &format!("{path}?{selector}")).json(&options)).await?.ok()?;
+    eventually("all are gone", async || {
+        let list = client.get(&format!("{path}?{selector}")).await?.ok()?;
+        ensure!(list["items"] == json!([]), "{}: {list}", life.plural);
+        Ok(())
+    })
+    .await;
+    let (mut added, mut modified, mut deleted) = (0, 0, 0);
+    while deleted < 3 {
+        let event = events.event().await?.unwrap_or_default();
+        match event["type"].as_str() {
+            Some("ADDED") => added += 1,
+            Some("MODIFIED") => modified += 1,
+            Some("DELETED") => deleted += 1,
+            _ => anyhow::bail!("{event}"),
+        }
+    }
+    ensure!(added == 3 && modified >= 2, "{added} came, {modified} changed");
+    Ok(())
+}
+
+async fn discovered(client: &Client, life: &Life) -> Result<()> {
+    if let Some((group, _)) = life.version.split_once('/') {
+        let groups = client.get("/apis").await?.ok()?;
+        let known = groups["groups"].as_array().into_iter().flatten().any(|it| it["name"] == group);
+        ensure!(known, "{group} is not in /apis");
+    }
+    let resources = client.get(&life.root()).await?.ok()?;
+    let find =
+        |name: &str| resources["resources"].as_array().into_iter().flatten().find(|it| it["name"] == name).cloned();
+    let found = find(life.plural).unwrap_or_default();
+    for verb in ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"] {
+        ensure!(found["verbs"].as_array().is_some_and(|verbs| verbs.contains(&json!(verb))), "{verb}: {found}");
+    }
+    ensure!(life.status.is_none() || find(&format!("{}/status", life.plural)).is_some(), "no status");
+    ensure!(!life.has_scale || find(&format!("{}/scale", life.plural)).is_some(), "no scale");
+    Ok(())
+}
+
+async fn changed(client: &Client, life: &Life, path: &str) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": {"patched": "yes"}}});
+    let patched = client.patch(path, "merge-patch", &patch).await?.ok()?;
+    ensure!(patched["metadata"]["annotations"]["patched"] == "yes", "{patched}");
+    // Controllers may write in between: as a client does, read again and retry.
+    eventually("it is replaced", async || {
+        let mut object = client.get(path).await?.ok()?;
+        object["metadata"]["annotations"]["updated"] = json!("yes");
+        let updated = client.put(path, &object).await?.ok()?;
+        ensure!(updated["metadata"]["annotations"]["updated"] == "yes", "{updated}");
+        Ok(())
+    })
+    .await;
+    if let Some(status) = &life.status {
+        let path = format!("{path}/status");
+        let patched = client.patch(&path, "merge-patch", &json!({"status": status})).await?.ok()?;
+        let (field, value) = status.as_object().and_then(|it| it.iter().next_back()).expect("a status has a field");
+        let shown = &patched["status"][field];
+        let first = |list: &Value| list[0]["type"].clone();
+        ensure!(shown == value || first(shown) == first(value) || shown.is_object(), "{patched}");
+        eventually("its status is replaced", async || {
+            let object = client.get(&path).await?.ok()?;
+            client.put(&path, &object).await?.ok()
+        })
+        .await;
+    }
+    if life.has_scale {
+        let path = format!("{path}/scale");
+        client.patch(&path, "merge-patch", &json!({"spec": {"replicas": 2}})).await?.ok()?;
+        let scale = client.get(&path).await?.ok()?;
+        ensure!(scale["kind"] == "Scale" && scale["spec"]["replicas"] == 2, "{scale}");
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! The score of Kubernetes' conformance list: which of its behaviours our own tests cover. It may only rise.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+const LIST: &str = "tests/conformance/behaviours.yaml";
+const PAGE: &str = "docs/conformance.md";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// How many were covered when this was last written.
+    floor: usize,
+    behaviours: Vec<Behaviour>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Behaviour {
+    name: String,
+    area: String,
+    /// `file::test`.
+    #[serde(default)]
+    tests: Vec<String>,
+    /// Why nothing covers it.
+    #[serde(default)]
+    missing: String,
+}
+
+fn read() -> Result<List> {
+    let text = std::fs::read_to_string(LIST).with_context(|| format!("cannot read {LIST}"))?;
+    serde_saphyr::from_str(&text).with_context(|| format!("{LIST} is not a list of behaviours"))
+}
+
+/// Every test that is named is there, the score is what it was or better, and the page says so.
+pub(crate) fn check() -> Result<Vec<String>> {
+    let list = read()?;
+    let mut problems: Vec<String> = list.behaviours.iter().filter_map(wrong).collect();
+    for reference in list.behaviours.iter().flat_map(|behaviour| &behaviour.tests) {
+        if !is_there(reference) {
+            problems.push(format!("{LIST}: there is no test {reference}"));
+        }
+    }
+    let covered = covered(&list.behaviours);
+    if covered < list.floor {
+        problems.push(format!("{LIST}: {covered} behaviours are covered, and {} were: it may only rise", list.floor));
+    }
+    if covered > list.floor {
+        problems.push(format!("{LIST}: {covered} behaviours are covered: write that as the floor"));
+    }
+    if std::fs::read_to_string(PAGE).ok().as_deref() != Some(page(&list).as_str()) {
+        problems.push(format!("{PAGE} is not what `cargo xtask conformance` writes"));
+    }
+    Ok(problems)
+}
+
+/// Writes the page.
+pub(crate) fn write() -> Result<Vec<String>> {
+    std::fs::write(PAGE, page(&read()?)).with_context(|| format!("cannot write {PAGE}"))?;
+    Ok(Vec::new())
+}
+
+fn wrong(behaviour: &Behaviour) -> Option<String> {
+    let name = &behaviour.name;
+    (behaviour.tests.is_empty() == behaviour.missing.is_empty())
+        .then(|| format!("{LIST}: {name:?} needs either tests or a reason why there are none"))
+}
+
+fn covered(behaviours: &[Behaviour]) -> usize {
+    behaviours.iter().filter(|behaviour| !behaviour.tests.is_empty()).count()
+}
+
+/// A function of a Rust file, or a step of a file of the corpus.
+fn is_there(reference: &str) -> bool {
+    let Some((path, name)) = reference.split_once("::") else { return false };
+    let Ok(text) = std::fs::read_to_string(path) else { return false };
+    match path.rsplit_once('.') {
+        Some((_, "rs")) => text.contains(&format!("fn {name}(")),
+        Some((_, "yaml")) => text.contains(&format!("name: {name},")),
+        _ => false,
+    }
+}
+
+fn page(list: &List) -> String {
+    let mut areas = BTreeMap::<&str, Vec<&Behaviour>>::new();
+    for behaviour in &list.behaviours {
+        areas.entry(&behaviour.area).or_default().push(behaviour);
+    }
+    let mut page = format!(
+        "# Conformance\n\nKubernetes publishes a list of behaviours that a conformant cluster has. Of those up to release 1.34 that concern the \
+         API,\n{} are here, and {} of them are covered by our own tests, which pass. Croft runs virtual machines and no pods: what needs\n\
+         containers that run is left out. `cargo xtask check` sees to it that each test named in\n\
+         [behaviours.yaml](../tests/conformance/behaviours.yaml) is there, and that the number does not fall. `cargo xtask conformance`\n\
+         writes this page.\n\n| area | covered | of |\n|---|---|---|\n",
+        list.behaviours.len(),
+        covered(&list.behaviours),
+    );
+    for (area, behaviours) in &areas {
+        let covered = behaviours.iter().filter(|behaviour| !behaviour.tests.is_empty()).count();
+        // Writing to a String cannot fail.
+        let _ = writeln!(page, "| {area} | {covered} | {} |", behaviours.len());
+    }
+    page.push_str("\n## Not covered\n\n| area | behaviour | why |\n|---|---|---|\n");
+    for (area, behaviours) in &areas {
+        for behaviour in behaviours.iter().filter(|behaviour| behaviour.tests.is_empty()) {
+            let _ = writeln!(page, "| {area} | {} | {} |", behaviour.name, behaviour.missing);
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_found_by_their_names() {
+        assert!(is_there("src/conformance.rs::tests_are_found_by_their_names"));
+        assert!(!is_there("src/conformance.rs::no_such_test") && !is_there("src/nothing.rs::x") && !is_there("x"));
+    }
+
+    #[test]
+    fn a_behaviour_has_tests_or_a_reason() {
+        let behaviour = |tests: &[&str], missing: &str| Behaviour {
+            name: "n".to_owned(),
+            area: "a".to_owned(),
+            tests: tests.iter().map(ToString::to_string).collect(),
+            missing: missing.to_owned(),
+        };
+        assert!(wrong(&behaviour(&["a::b"], "")).is_none() && wrong(&behaviour(&[], "later")).is_none());
+        assert!(wrong(&behaviour(&[], "")).is_some() && wrong(&behaviour(&["a::b"], "later")).is_some());
+    }
+}
