@@ -142,6 +142,7 @@ impl Invocation<'_> {
             params: &self.params,
             namespace: caller.0.namespace_object(),
             authorizer: Some(caller),
+            ..Inputs::default()
         };
         Evaluation::new(inputs, &self.policy.compiled.variables, budget)
     }
