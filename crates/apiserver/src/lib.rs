@@ -21,6 +21,7 @@ mod call;
 mod catalog;
 mod certificates;
 mod clock;
+mod config_reader;
 mod crd;
 mod decode;
 mod discovery;
@@ -63,6 +64,7 @@ mod write;
 
 pub use answer::{Body, BoxError};
 pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
+pub use auth::authenticate::oidc::{AuthenticationConfig, AuthenticationConfigError, IssuersError};
 pub use local::LocalService;
 pub use sealing::storage_prefix;
 pub use server::{Config, Listen, Running, StartError, Website, start};

@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+mod authentication;
 mod flows;
 pub(crate) mod machines;
 pub(crate) mod webhooks;
@@ -17,6 +18,7 @@ use prometheus_client::registry::Registry;
 
 use crate::audit::{Counters, Lost};
 
+pub(crate) use authentication::{AuthenticationMetrics, IssuerMetrics};
 pub(crate) use flows::Flows;
 
 /// How OpenMetrics ends.

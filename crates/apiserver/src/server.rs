@@ -19,6 +19,7 @@ use crate::admission::policy::Policies;
 use crate::admission::quota;
 use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
+use crate::auth::authenticate::oidc::{AuthenticationConfig, Issuers, IssuersError};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::fairness::{self, Fairness};
@@ -47,6 +48,8 @@ pub struct Config {
     pub admin_password: Option<Secret>,
     pub website: Option<Website>,
     pub audit: AuditLog,
+    /// Whose tokens are good besides those of this server.
+    pub authentication: AuthenticationConfig,
     /// How many requests are worked on at a time; without it, as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
 }
@@ -72,6 +75,8 @@ pub enum StartError {
     Lost { reason: String },
     #[error("the audit log cannot be written; choose another place with --audit-log-path")]
     Audit(#[source] std::io::Error),
+    #[error("the tokens of other issuers cannot be verified")]
+    Issuers(#[from] IssuersError),
     #[error("the admin kubeconfig could not be written")]
     Kubeconfig(#[source] croft_pki::Error),
     #[error("cannot listen on {addr}; choose another address with --listen")]
@@ -275,9 +280,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some(sending) = sending {
         tasks.spawn(sending);
     }
+    let apiserver = own_host_name().unwrap_or_default();
+    let issuers = Issuers::start(config.authentication, metrics.authentication(&apiserver), &tasks, stop.clone())?;
+    let auth = Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
+        auth: auth.trusting(issuers),
         metrics,
         audit,
         event_lease: EventLease::default(),

@@ -74,6 +74,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         admin_password: settings.admin_password.clone(),
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
+        authentication: settings.authentication.clone(),
         max_requests_in_flight: settings.max_requests_in_flight,
     };
     let server = croft_apiserver::start(config).await?;

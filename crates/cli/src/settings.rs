@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::AuditLog;
+use croft_apiserver::{AuditLog, AuthenticationConfig};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
-use crate::{audit_settings, config_file, kubeconfig_link, node_name, run_dir};
+use crate::{audit_settings, authentication_settings, config_file, kubeconfig_link, node_name, run_dir};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -37,6 +37,8 @@ pub struct Settings {
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
     pub audit: AuditLog,
+    /// Whose tokens are good besides our own.
+    pub authentication: AuthenticationConfig,
     /// None for as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
     pub log_format: Option<LogFormat>,
@@ -107,6 +109,7 @@ impl Settings {
                 .transpose()?,
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
+            authentication: authentication_settings::resolve(&options)?,
             max_requests_in_flight: in_flight(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),

@@ -85,6 +85,7 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             max_requests_in_flight: None,
         });
         let server = server.await.unwrap();

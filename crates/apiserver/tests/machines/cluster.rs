@@ -36,6 +36,7 @@ impl Cluster {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             max_requests_in_flight: None,
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");

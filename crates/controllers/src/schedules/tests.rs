@@ -37,6 +37,7 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             max_requests_in_flight: None,
         };
         let server = croft_apiserver::start(config).await?;

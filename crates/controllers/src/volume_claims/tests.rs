@@ -28,6 +28,7 @@ impl Rig {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             max_requests_in_flight: None,
         };
         let server = croft_apiserver::start(config).await.unwrap();
