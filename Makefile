@@ -38,6 +38,7 @@ test: ## Run every check and every test
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
 	@scripts/chrony "$(TARGET)/chrony"
+	@scripts/oidc-provider "$(TARGET)/oidc-provider"
 	$(MAKE) --no-print-directory lint
 	@scripts/ui test
 	@scripts/ui build

@@ -97,6 +97,7 @@ impl Compiler {
             has_authorizer,
             variables: Some(&known),
             has_patches: self.is_mutating,
+            ..Names::default()
         };
         let compiled = self.compile(source, path, &names, wants);
         self.names = variables;

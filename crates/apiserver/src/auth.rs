@@ -30,6 +30,7 @@ use std::sync::Arc;
 use croft_meta::ApiError;
 use croft_pki::{Ca, TokenSigner};
 
+use self::authenticate::oidc::Issuers;
 use crate::audit::Trail;
 use crate::cache::Cache;
 use crate::user::UserInfo;
@@ -57,6 +58,11 @@ impl Auth {
     ) -> Result<Self, getrandom::Error> {
         let tokens = ServiceAccountTokens::new(cache, &ca, Arc::clone(&signer));
         Ok(Self { authenticator: Authenticator::new(cache, ca, signer, limits)?, rbac: Rbac::new(cache), tokens })
+    }
+
+    #[must_use]
+    pub(crate) fn trusting(self, issuers: Arc<Issuers>) -> Self {
+        Self { authenticator: self.authenticator.trusting(issuers), ..self }
     }
 
     /// The 403 if the user may not.

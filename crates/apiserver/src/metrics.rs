@@ -1,5 +1,6 @@
 //! What `/metrics` tells, under the names that Kubernetes dashboards know.
 
+mod authentication;
 mod connections;
 pub(crate) mod conversions;
 mod flows;
@@ -21,6 +22,7 @@ use prometheus_client::registry::Registry;
 
 use crate::audit::{Counters, Lost};
 
+pub(crate) use authentication::{AuthenticationMetrics, IssuerMetrics};
 pub(crate) use connections::Connections;
 pub(crate) use flows::Flows;
 use logins::Logins;

@@ -15,8 +15,8 @@ use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Answer, Body};
 use crate::audit::{Pending, Trail};
-use crate::auth::Attributes;
 use crate::auth::impersonate::impersonate;
+use crate::auth::{ANONYMOUS, Attributes};
 use crate::call::{Call, Target};
 use crate::fairness::{self, Classified};
 use crate::metrics::Observed;
@@ -185,6 +185,9 @@ async fn answer_request(
             rest::csrf::check(&parts.method, &parts.headers)?;
             let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
             let known = server.metrics.logins.counted(known.await)?;
+            if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
+                return Err(ApiError::unauthorized());
+            }
             trail.user(&known);
             let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
             let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;

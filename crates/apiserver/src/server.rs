@@ -19,6 +19,7 @@ use crate::admission::policy::Policies;
 use crate::admission::quota;
 use crate::answer_room::AnswerRoom;
 use crate::audit::{Audit, AuditLog};
+use crate::auth::authenticate::oidc::{AuthenticationConfig, Issuers, IssuersError};
 use crate::auth::{Auth, LoginLimits};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
@@ -50,6 +51,8 @@ pub struct Config {
     pub admin_password: Option<Secret>,
     pub website: Option<Website>,
     pub audit: AuditLog,
+    /// Whose tokens are good besides those of this server.
+    pub authentication: AuthenticationConfig,
     pub limits: Limits,
     /// When wrong passwords lock a name.
     pub logins: LoginLimits,
@@ -94,6 +97,8 @@ pub enum StartError {
     Lost { reason: String },
     #[error("the audit log cannot be written; choose another place with --audit-log-path")]
     Audit(#[source] std::io::Error),
+    #[error("the tokens of other issuers cannot be verified")]
+    Issuers(#[from] IssuersError),
     #[error("the admin kubeconfig could not be written")]
     Kubeconfig(#[source] croft_pki::Error),
     #[error("cannot listen on {addr}; choose another address with --listen")]
@@ -307,9 +312,12 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     if let Some(sending) = sending {
         tasks.spawn(sending);
     }
+    let apiserver = own_host_name().unwrap_or_default();
+    let issuers = Issuers::start(config.authentication, metrics.authentication(&apiserver), &tasks, stop.clone())?;
+    let auth = Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?,
+        auth: auth.trusting(issuers),
         metrics,
         audit,
         event_lease: EventLease::default(),

@@ -25,7 +25,7 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
         ("scale", "get") => Ok(answer::json(200, &verbs::scale::get(call, target).await?)),
         ("scale", "update") => Ok(answer::json(200, &verbs::scale::update(call, target).await?)),
         ("scale", _) => Ok(answer::json(200, &verbs::scale::patch(call, target).await?)),
-        ("token", _) => review(call),
+        ("token", _) => review(call).await,
         ("eviction", _) => evict(call, target).await,
         ("binding", _) => bind(call, target).await,
         ("finalize", _) => finalize(call, target).await,
@@ -51,12 +51,12 @@ pub(crate) async fn virtual_kind(call: &Call, target: &Target) -> Result<Answer,
             bind(call, &pod).await
         }
         "componentstatuses" => component_status(call, target),
-        _ => review(call),
+        _ => review(call).await,
     }
 }
 
 /// The reviews and token requests: nothing is stored.
-fn review(call: &Call) -> Result<Answer, ApiError> {
+async fn review(call: &Call) -> Result<Answer, ApiError> {
     let info = &call.info;
     let expected = if info.subresource == "token" {
         croft_meta::Gvk::new("authentication.k8s.io", "v1", "TokenRequest")
@@ -66,7 +66,7 @@ fn review(call: &Call) -> Result<Answer, ApiError> {
     };
     let mut review = decode::parse(&call.body, call.content_type())?.object;
     decode::check_type(&mut review, &expected)?;
-    Ok(answer::json(201, &call.server.auth.review(info, &call.user, review)?))
+    Ok(answer::json(201, &call.server.auth.review(info, &call.user, review).await?))
 }
 
 /// The store is the one component there is.

@@ -24,6 +24,7 @@ mod agent;
 mod api;
 mod audit;
 mod audit_settings;
+mod authentication_settings;
 mod backup;
 mod cert;
 mod certified;

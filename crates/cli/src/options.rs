@@ -134,6 +134,39 @@ pub(crate) struct ServerOptions {
     /// How long to wait before audit events are sent again that could not be sent; longer each time [default: 10s]
     #[arg(long, env = "CROFT_AUDIT_WEBHOOK_INITIAL_BACKOFF", value_name = "DURATION")]
     pub(crate) audit_webhook_initial_backoff: Option<String>,
+    /// An AuthenticationConfiguration of apiserver.config.k8s.io/v1: the issuers whose tokens are good here, and who is let in
+    /// without credentials; read again when it changes
+    #[arg(long, env = "CROFT_AUTHENTICATION_CONFIG", value_name = "FILE")]
+    pub(crate) authentication_config: Option<PathBuf>,
+    /// An OpenID Connect issuer whose tokens are good here; only https
+    #[arg(long, env = "CROFT_OIDC_ISSUER_URL", value_name = "URL")]
+    pub(crate) oidc_issuer_url: Option<String>,
+    /// Whom its tokens must be for; needed with the issuer
+    #[arg(long, env = "CROFT_OIDC_CLIENT_ID", value_name = "ID")]
+    pub(crate) oidc_client_id: Option<String>,
+    /// The authority that signed its certificate, in PEM [default: those that this machine trusts]
+    #[arg(long, env = "CROFT_OIDC_CA_FILE", value_name = "FILE")]
+    pub(crate) oidc_ca_file: Option<PathBuf>,
+    /// What of a token is the user's name [default: sub]
+    #[arg(long, env = "CROFT_OIDC_USERNAME_CLAIM", value_name = "CLAIM")]
+    pub(crate) oidc_username_claim: Option<String>,
+    /// What is put before it, "-" for nothing [default: the issuer's URL and #, nothing with the claim email]
+    #[arg(long, env = "CROFT_OIDC_USERNAME_PREFIX", value_name = "PREFIX")]
+    pub(crate) oidc_username_prefix: Option<String>,
+    /// What of a token are the user's groups [default: none]
+    #[arg(long, env = "CROFT_OIDC_GROUPS_CLAIM", value_name = "CLAIM")]
+    pub(crate) oidc_groups_claim: Option<String>,
+    /// What is put before each of them
+    #[arg(long, env = "CROFT_OIDC_GROUPS_PREFIX", value_name = "PREFIX")]
+    pub(crate) oidc_groups_prefix: Option<String>,
+    /// A claim that a token must have, with its value; may be repeated
+    #[arg(long, env = "CROFT_OIDC_REQUIRED_CLAIM", value_name = "CLAIM=VALUE")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) oidc_required_claim: Vec<String>,
+    /// What tokens may be signed with, separated by commas [default: RS256]
+    #[arg(long, env = "CROFT_OIDC_SIGNING_ALGS", value_name = "ALG", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) oidc_signing_algs: Vec<String>,
     /// How many requests are worked on at a time; others wait their turn [default: 16 for each processor]
     #[arg(long, env = "CROFT_MAX_REQUESTS_INFLIGHT", value_name = "NUMBER")]
     pub(crate) max_requests_inflight: Option<u32>,
@@ -195,6 +228,16 @@ impl ServerOptions {
                 .audit_webhook_batch_buffer_size
                 .or(others.audit_webhook_batch_buffer_size),
             audit_webhook_initial_backoff: self.audit_webhook_initial_backoff.or(others.audit_webhook_initial_backoff),
+            authentication_config: self.authentication_config.or(others.authentication_config),
+            oidc_issuer_url: self.oidc_issuer_url.or(others.oidc_issuer_url),
+            oidc_client_id: self.oidc_client_id.or(others.oidc_client_id),
+            oidc_ca_file: self.oidc_ca_file.or(others.oidc_ca_file),
+            oidc_username_claim: self.oidc_username_claim.or(others.oidc_username_claim),
+            oidc_username_prefix: self.oidc_username_prefix.or(others.oidc_username_prefix),
+            oidc_groups_claim: self.oidc_groups_claim.or(others.oidc_groups_claim),
+            oidc_groups_prefix: self.oidc_groups_prefix.or(others.oidc_groups_prefix),
+            oidc_required_claim: list(self.oidc_required_claim, others.oidc_required_claim),
+            oidc_signing_algs: list(self.oidc_signing_algs, others.oidc_signing_algs),
             max_requests_inflight: self.max_requests_inflight.or(others.max_requests_inflight),
             max_connections: self.max_connections.or(others.max_connections),
             login_attempts: self.login_attempts.or(others.login_attempts),

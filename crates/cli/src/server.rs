@@ -76,6 +76,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         admin_password: settings.admin_password.clone(),
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
+        authentication: settings.authentication.clone(),
         limits: settings.limits,
         logins: settings.logins,
     };

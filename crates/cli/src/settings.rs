@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use croft_agent::Listen as NodeListen;
 use croft_agent::network::{Ipv4Net, parse_subnet};
-use croft_apiserver::{AuditLog, Limits, LoginLimits};
+use croft_apiserver::{AuditLog, AuthenticationConfig, Limits, LoginLimits};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
 use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
 use crate::state_settings::StateSettings;
-use crate::{audit_settings, config_file, kubeconfig_link, lifetime, limits, node_name, run_dir, state_settings};
+use crate::{
+    audit_settings, authentication_settings, config_file, kubeconfig_link, lifetime, limits, node_name, run_dir,
+    state_settings,
+};
 
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
@@ -40,6 +43,8 @@ pub struct Settings {
     /// None if no virtual machines are to run here.
     pub node: Option<NodeSettings>,
     pub audit: AuditLog,
+    /// Whose tokens are good besides our own.
+    pub authentication: AuthenticationConfig,
     pub limits: Limits,
     pub logins: LoginLimits,
     pub log_format: Option<LogFormat>,
@@ -117,6 +122,7 @@ impl Settings {
                 .transpose()?,
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
+            authentication: authentication_settings::resolve(&options)?,
             limits: limits::resolve(&options)?,
             logins: logins(&options)?,
             first_image: options.first_image,

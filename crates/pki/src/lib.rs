@@ -6,6 +6,7 @@
 //! - [`tls::server_config`] is how a listener speaks TLS.
 //! - [`node`] is how the API server and the agents of the nodes know each other; [`peer`] lets in nobody else.
 //! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
+//! - [`jws`] checks tokens that others sign, with the keys that they publish.
 //! - [`ssh`] makes key pairs for logging in to guests.
 //! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
 //!
@@ -19,6 +20,7 @@ pub mod ca;
 pub mod client_cert;
 mod error;
 mod file;
+pub mod jws;
 pub mod kubeconfig;
 pub mod node;
 pub mod password;
@@ -35,6 +37,7 @@ pub use bearer::BearerToken;
 pub use ca::{Ca, Issued};
 pub use client_cert::{ClientCertError, Identity};
 pub use error::{Error, Result};
+pub use jws::{Jws, JwsError, KeySet, SigningAlgorithm};
 pub use kubeconfig::Kubeconfig;
 pub use node::AgentTls;
 pub use secret::Secret;

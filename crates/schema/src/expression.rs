@@ -1,4 +1,5 @@
-//! CEL expressions of admission policies: compiled once per policy, evaluated on every request that matches.
+//! CEL expressions of admission policies: compiled once per policy, evaluated on every request that matches. Those that
+//! say who the owner of a token is are the same, with other names.
 //!
 //! The parser and Kubernetes' functions come from kube-cel. The walk is our own: rules of schemas (`crate::cel`) bound
 //! their work before it is done, by the size of what they see; a policy sees whole objects, namespaces and parameters,
@@ -15,6 +16,7 @@ mod library;
 mod loops;
 mod operators;
 mod patterns;
+mod selects;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -37,9 +39,22 @@ const CALL_LIMIT: u64 = 1_000_000;
 /// What all expressions of one request may spend.
 const BUDGET: u64 = 10_000_000;
 
-/// Which names an expression may use besides those that all know: `object`, `oldObject`, `request`, `namespaceObject`.
+/// What an expression is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// A request: `object`, `oldObject`, `request`, `namespaceObject`.
+    #[default]
+    Request,
+    /// The `claims` of a token.
+    Claims,
+    /// The `user` that a token stands for.
+    User,
+}
+
+/// Which names an expression may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Names<'a> {
+    pub scope: Scope,
     pub has_params: bool,
     pub has_authorizer: bool,
     /// The `variables` that come before it; `None` where there are none to use.
@@ -93,6 +108,11 @@ impl Expression {
     pub fn source(&self) -> &str {
         &self.source
     }
+
+    /// Whether it looks at `operand.field`, as far as can be read from it.
+    pub fn selects(&self, operand: &str, field: &str) -> bool {
+        selects::selects(&self.program, operand, field)
+    }
 }
 
 /// What expressions of a request may still spend together.
@@ -108,12 +128,30 @@ impl Default for Budget {
 /// What expressions see. What is not there is null to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
+    pub claims: &'a Value,
+    pub user: &'a Value,
     pub object: &'a Value,
     pub old_object: &'a Value,
     pub request: &'a Value,
     pub params: &'a Value,
     pub namespace: &'a Value,
     pub authorizer: Option<&'a dyn Authorize>,
+}
+
+impl Default for Inputs<'_> {
+    fn default() -> Self {
+        const NOTHING: &Value = &Value::Null;
+        Self {
+            claims: NOTHING,
+            user: NOTHING,
+            object: NOTHING,
+            old_object: NOTHING,
+            request: NOTHING,
+            params: NOTHING,
+            namespace: NOTHING,
+            authorizer: None,
+        }
+    }
 }
 
 /// Why an expression has no value.

@@ -22,6 +22,8 @@ pub(super) const TRUNCATED: &str = "audit.k8s.io/truncated";
 /// What clients choose must not make lines as long as they like.
 const LONGEST: usize = 256;
 const LONGEST_MESSAGE: usize = 1_024;
+/// Of what else is known of a user, and of the values of each.
+const MOST_EXTRA: usize = 32;
 
 /// What a request was about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,7 +62,6 @@ impl ObjectRef {
     }
 }
 
-/// `extra` is left out: those who act as others may put anything there.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct User {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -69,11 +70,25 @@ pub(super) struct User {
     uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
+/// `extra` is left out: those who act as others may put anything there.
 impl From<UserInfo> for User {
     fn from(user: UserInfo) -> Self {
-        Self { username: short(&user.name, LONGEST), uid: short(&user.uid, LONGEST), groups: user.groups }
+        let (username, uid) = (short(&user.name, LONGEST), short(&user.uid, LONGEST));
+        Self { username, uid, groups: user.groups, extra: BTreeMap::new() }
+    }
+}
+
+impl User {
+    /// Whoever has proved to be this user. The `extra` comes from the credentials.
+    pub(super) fn proven(user: UserInfo) -> Self {
+        let values = |values: &Vec<String>| values.iter().take(MOST_EXTRA).map(|value| short(value, LONGEST)).collect();
+        let extra = user.extra.iter().take(MOST_EXTRA);
+        let extra = extra.map(|(key, list)| (short(key, LONGEST), values(list))).collect();
+        Self { extra, ..user.into() }
     }
 }
 

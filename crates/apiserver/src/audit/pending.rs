@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::about::Asked;
 use super::answered;
-use super::event::{DECISION, Event, ObjectRef, REASON, ResponseStatus, Stage, TRIED, TRUNCATED, short_agent};
+use super::event::{DECISION, Event, ObjectRef, REASON, ResponseStatus, Stage, TRIED, TRUNCATED, User, short_agent};
 use super::objects::{self, without_secrets};
 use super::rules::{Level, Plan};
 use super::{policy, uri};
@@ -182,7 +182,7 @@ impl Open {
         event.stage = stage;
         event.request_uri = uri::blanked(&self.uri);
         event.verb = self.asked.verb;
-        event.user = known.user.map(Into::into).unwrap_or_default();
+        event.user = known.user.map(User::proven).unwrap_or_default();
         event.impersonated_user = known.acts_as.map(Into::into);
         event.source_ips = self.address.iter().cloned().collect();
         event.user_agent =

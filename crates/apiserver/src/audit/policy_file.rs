@@ -1,11 +1,12 @@
 //! The file of `--audit-policy-file`: read as a whole, with every mistake named by its path, before the server starts.
 
-use croft_meta::field::{FieldErrors, join_errors};
+use croft_meta::field::join_errors;
 use croft_meta::{FieldError, FieldPath, names};
 use serde_json::{Map, Value};
 
 use super::event::Stage;
 use super::rules::{GroupResources, Level, Rule, Rules};
+use crate::config_reader::Reader;
 
 const API_VERSION: &str = "audit.k8s.io/v1";
 const STAGES: [&str; 4] = ["Panic", "RequestReceived", "ResponseComplete", "ResponseStarted"];
@@ -42,12 +43,6 @@ pub(super) fn parse(text: &str) -> Result<Rules, PolicyError> {
         return Err(PolicyError::Fields(join_errors(&reader.errors)));
     }
     if rules.list.is_empty() { Err(PolicyError::NoRules) } else { Ok(rules) }
-}
-
-/// Goes on after a mistake, so that all of them are told at once.
-#[derive(Default)]
-struct Reader {
-    errors: FieldErrors,
 }
 
 impl Reader {
@@ -160,53 +155,6 @@ impl Reader {
             }
         }
         found
-    }
-
-    fn fields<'a>(&mut self, path: &FieldPath, value: &'a Value, known: &[&str]) -> Option<&'a Map<String, Value>> {
-        let Some(fields) = value.as_object() else {
-            self.errors.push(FieldError::invalid(path, value.clone(), "must be an object"));
-            return None;
-        };
-        for name in fields.keys().filter(|name| !known.contains(&name.as_str())) {
-            self.errors.push(FieldError::forbidden(&path.child(name), "there is no such field"));
-        }
-        Some(fields)
-    }
-
-    fn list(&mut self, path: &FieldPath, value: Option<&Value>) -> Vec<Value> {
-        match value {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(items)) => items.clone(),
-            Some(other) => {
-                self.errors.push(FieldError::invalid(path, other.clone(), "must be a list"));
-                Vec::new()
-            }
-        }
-    }
-
-    fn texts(&mut self, path: &FieldPath, fields: &Map<String, Value>, name: &str) -> Vec<String> {
-        let path = path.child(name);
-        let list = self.list(&path, fields.get(name));
-        list.iter().enumerate().map(|(at, value)| self.text(&path.index(at), Some(value))).collect()
-    }
-
-    fn text(&mut self, path: &FieldPath, value: Option<&Value>) -> String {
-        match value {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text.clone(),
-            Some(other) => {
-                self.errors.push(FieldError::invalid(path, other.clone(), "must be a string"));
-                String::new()
-            }
-        }
-    }
-
-    fn flag(&mut self, path: &FieldPath, fields: &Map<String, Value>, name: &str) -> Option<bool> {
-        let value = fields.get(name).filter(|value| !value.is_null())?;
-        if !value.is_boolean() {
-            self.errors.push(FieldError::invalid(&path.child(name), value.clone(), "must be true or false"));
-        }
-        value.as_bool()
     }
 }
 

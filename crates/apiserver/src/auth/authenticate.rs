@@ -7,6 +7,7 @@ mod accounts;
 mod bearer;
 pub(crate) mod lockouts;
 mod memo;
+pub(crate) mod oidc;
 mod passwords;
 pub(crate) mod revoked;
 
@@ -26,6 +27,7 @@ use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
 use self::lockouts::{Lockouts, LoginLimits};
 use self::memo::Memo;
+use self::oidc::Issuers;
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
 use self::revoked::Revoked;
@@ -65,6 +67,8 @@ pub(crate) struct Authenticator {
     pub(crate) revoked: Revoked,
     certificates: Memo<(UserInfo, Marks)>,
     signatures: Memo<VerifiedToken>,
+    /// Others whose tokens are good here.
+    issuers: Option<Arc<Issuers>>,
 }
 
 impl Authenticator {
@@ -84,7 +88,18 @@ impl Authenticator {
             revoked: Revoked::new(cache),
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
+            issuers: None,
         })
+    }
+
+    #[must_use]
+    pub(crate) fn trusting(self, issuers: Arc<Issuers>) -> Self {
+        Self { issuers: Some(issuers), ..self }
+    }
+
+    /// Whether a request for this path may come without credentials.
+    pub(crate) fn allows_anonymous(&self, path: &str) -> bool {
+        self.issuers.as_ref().is_none_or(|issuers| issuers.allows_anonymous(path))
     }
 
     /// `client_certs` is the chain of the TLS connection as the client sent it, checked by nobody so far.
@@ -107,7 +122,11 @@ impl Authenticator {
             session_token(headers).map(|token| Ok(token.to_owned())),
         ];
         for token in tokens.into_iter().flatten() {
-            match token.and_then(|token| self.by_token(&token, &[], now)) {
+            let identified = match token {
+                Ok(token) => self.identify(&token, &[]).await,
+                Err(why) => Err(why),
+            };
+            match identified {
                 Ok(identified) => return Ok(identified.user),
                 Err(why) => failures.push(why),
             }
@@ -135,6 +154,19 @@ impl Authenticator {
 
     /// Who a bearer token belongs to, as TokenReview asks; `audiences` empty means this server. The error is the text
     /// for its status.
+    pub(crate) async fn identify(&self, token: &str, audiences: &[String]) -> Result<Identified, String> {
+        if let Some(issuers) = &self.issuers
+            && let Some(user) = issuers.identify(token, Timestamp::now()).await
+        {
+            // Its audiences are the issuer's affair: here it stands for somebody at this server.
+            check_own_audience(audiences)?;
+            let user = with_group(user.map_err(|why| invalid_token(&why))?);
+            return Ok(Identified { user, audiences: vec![ISSUER.to_owned()] });
+        }
+        self.identify_token(token, audiences)
+    }
+
+    /// The same for tokens of this server.
     pub(crate) fn identify_token(&self, token: &str, audiences: &[String]) -> Result<Identified, String> {
         self.by_token(token, audiences, Timestamp::now())
     }
@@ -205,10 +237,7 @@ impl Authenticator {
     }
 
     fn by_bearer_token(&self, token: &BearerToken, audiences: &[String], now: Timestamp) -> Result<Identified, String> {
-        // These tokens name no audience: they are for this server.
-        if !audiences.is_empty() && !audiences.iter().any(|audience| audience == ISSUER) {
-            return Err(INVALID_TOKEN.to_owned());
-        }
+        check_own_audience(audiences)?;
         let user = self.bearer_tokens.owner(token, now).map_err(|why| invalid_token(&why))?;
         Ok(Identified { user, audiences: vec![ISSUER.to_owned()] })
     }
@@ -246,6 +275,12 @@ impl Authenticator {
         self.signatures.put(digest, verified.clone(), now);
         Ok(verified)
     }
+}
+
+/// Tokens that name no audience of their own are for this server.
+fn check_own_audience(audiences: &[String]) -> Result<(), String> {
+    let is_here = audiences.is_empty() || audiences.iter().any(|audience| audience == ISSUER);
+    if is_here { Ok(()) } else { Err(INVALID_TOKEN.to_owned()) }
 }
 
 fn invalid_token(why: &str) -> String {

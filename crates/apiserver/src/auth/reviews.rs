@@ -16,7 +16,7 @@ use crate::user::UserInfo;
 impl Auth {
     /// Answers the creation of one of the virtual kinds, named by the request. `review` is as the client sent it, in
     /// the version it is served in.
-    pub(crate) fn review(&self, info: &RequestInfo, user: &UserInfo, review: Value) -> Result<Value, ApiError> {
+    pub(crate) async fn review(&self, info: &RequestInfo, user: &UserInfo, review: Value) -> Result<Value, ApiError> {
         let now = Timestamp::now();
         match (info.group.as_str(), info.resource.as_str(), info.subresource.as_str()) {
             ("authorization.k8s.io", "selfsubjectaccessreviews", "") => {
@@ -29,7 +29,7 @@ impl Auth {
             ("authorization.k8s.io", "selfsubjectrulesreviews", "") => {
                 self_subject_rules_review(&self.rbac, user, &review)
             }
-            ("authentication.k8s.io", "tokenreviews", "") => token_review(&self.authenticator, review),
+            ("authentication.k8s.io", "tokenreviews", "") => token_review(&self.authenticator, review).await,
             ("authentication.k8s.io", "selfsubjectreviews", "") => Ok(self_subject_review(user, now)),
             ("", "serviceaccounts", "token") => self.tokens.request(review, &info.namespace, &info.name, now),
             _ => Err(ApiError::no_such_path()),
@@ -81,13 +81,13 @@ pub(crate) fn self_subject_review(user: &UserInfo, now: Timestamp) -> Value {
     })
 }
 
-pub(crate) fn token_review(authenticator: &Authenticator, mut review: Value) -> Result<Value, ApiError> {
+pub(crate) async fn token_review(authenticator: &Authenticator, mut review: Value) -> Result<Value, ApiError> {
     let token = review["spec"]["token"].as_str().unwrap_or_default();
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
     let audiences = strings(&review["spec"]["audiences"]);
-    let status = match authenticator.identify_token(token, &audiences) {
+    let status = match authenticator.identify(token, &audiences).await {
         Ok(identified) => json!({
             "authenticated": true, "user": user_info(&identified.user), "audiences": identified.audiences,
         }),

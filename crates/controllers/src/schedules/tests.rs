@@ -37,7 +37,9 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
+            logins: croft_apiserver::LoginLimits::default(),
         };
         let server = croft_apiserver::start(config).await?;
         let client = Client::new(server.local(), "default");

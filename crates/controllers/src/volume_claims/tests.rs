@@ -28,7 +28,9 @@ impl Rig {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
+            logins: croft_apiserver::LoginLimits::default(),
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);

@@ -41,6 +41,7 @@ impl World {
             admin_password: None,
             website: None,
             audit: croft_apiserver::AuditLog::off(),
+            authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
             logins: croft_apiserver::LoginLimits::default(),
         })

@@ -6,8 +6,8 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, StructExpr,
 };
 
-use super::types::{self, LIBRARIES, NAMESPACE, REQUEST, Ty};
-use super::{Names, Wants};
+use super::types::{self, LIBRARIES, NAMESPACE, REQUEST, Ty, USER};
+use super::{Names, Scope, Wants};
 use crate::cel::TYPES;
 
 /// Deeper trees than this are not evaluated.
@@ -80,6 +80,16 @@ impl Walk<'_> {
         if let Some((_, ty)) = self.locals.iter().rev().find(|(local, _)| local == name) {
             return Ok(*ty);
         }
+        Ok(match (self.names.scope, name) {
+            (Scope::Claims, "claims") => Ty::Map,
+            (Scope::User, "user") => USER,
+            (Scope::Request, _) => self.request_name(name)?,
+            (_, name) if TYPES.contains(&name) => Ty::Type,
+            (_, name) => return Err(self.undeclared(name, self.place_of(name))),
+        })
+    }
+
+    fn request_name(&self, name: &str) -> Result<Ty, String> {
         Ok(match name {
             "object" | "oldObject" => Ty::Dyn,
             "request" => REQUEST,

@@ -130,6 +130,8 @@ impl<'a> Evaluation<'a> {
             return value.clone();
         }
         Ok(match name {
+            "claims" => Val::of(self.inputs.claims),
+            "user" => Val::of(self.inputs.user),
             "object" => Val::of(self.inputs.object),
             "oldObject" => Val::of(self.inputs.old_object),
             "request" => Val::of(self.inputs.request),

@@ -18,7 +18,8 @@ impl Authorize for Masters {
 }
 
 fn names<'a>() -> Names<'a> {
-    Names { has_params: true, has_authorizer: true, variables: Some(&["big", "small", "bad"]), has_patches: true }
+    let variables: Option<&[&str]> = Some(&["big", "small", "bad"]);
+    Names { has_params: true, has_authorizer: true, variables, has_patches: true, ..Names::default() }
 }
 
 fn compiled(source: &str) -> Expression {
@@ -45,6 +46,7 @@ fn result(source: &str) -> Result<Value, Fault> {
         params: &json!({"max": 5}),
         namespace: &Value::Null,
         authorizer: Some(&Masters),
+        ..Inputs::default()
     };
     Evaluation::new(inputs, &variables, &budget).json(&expression)
 }
@@ -190,4 +192,65 @@ fn deep_expressions_fit_the_stack_of_a_worker() {
     let deep = format!("1{}", " + 1".repeat(140));
     let run = move || assert_eq!(result(&deep), Ok(json!(141)));
     std::thread::Builder::new().stack_size(1 << 20).spawn(run).expect("a thread").join().expect("no overflow");
+}
+
+#[test]
+fn expressions_about_tokens_see_claims_or_the_user() {
+    let claims = json!({"sub": "ann", "email": "a@b", "groups": ["x", "y"], "exp": 9.5, "example.com/admin": true,
+        "nested": {"a.b": {"c": [1.0]}}});
+    let user = json!({"username": "ann", "uid": "u1", "groups": ["g"], "extra": {"example.com/x": ["1"]}});
+    let names = |scope| Names { scope, ..Names::default() };
+    let result = |scope, source: &str| {
+        let expression = Expression::compile(source, &names(scope), Wants::Anything);
+        let expression = expression.unwrap_or_else(|why| panic!("{source}: {why}"));
+        let budget = Budget::default();
+        let inputs = Inputs { claims: &claims, user: &user, ..Inputs::default() };
+        Evaluation::new(inputs, &[], &budget).json(&expression)
+    };
+    for (scope, source, expected) in [
+        (Scope::Claims, "claims.sub + '@' + claims.groups[0]", json!("ann@x")),
+        (Scope::Claims, "claims.exp + 1.0 > 10", json!(true)),
+        (Scope::Claims, "claims.groups.map(g, 'a:' + g)", json!(["a:x", "a:y"])),
+        (Scope::Claims, "claims.example__dot__com__slash__admin", json!(true)),
+        (Scope::Claims, "claims.nested.a__dot__b.c[0]", json!(1.0)),
+        (Scope::Claims, "has(claims.nope) || has(claims.example__dot__com__slash__admin)", json!(true)),
+        (Scope::Claims, "claims.?hd.orValue('') == ''", json!(true)),
+        (Scope::User, "!user.username.startsWith('system:') && user.groups.all(g, g != 'x')", json!(true)),
+        (Scope::User, "user.extra['example.com/x'][0] + user.uid", json!("1u1")),
+    ] {
+        assert_eq!(result(scope, source), Ok(expected), "{source}");
+    }
+    for (scope, source, why) in [
+        (Scope::Claims, "user.username", "undeclared reference to 'user'"),
+        (Scope::Claims, "object.spec", "undeclared reference to 'object'"),
+        (Scope::User, "claims.sub", "undeclared reference to 'claims'"),
+        (Scope::User, "user.name", "undefined field 'name'"),
+        (Scope::Request, "claims.sub", "undeclared reference to 'claims'"),
+    ] {
+        let error = Expression::compile(source, &names(scope), Wants::Anything).unwrap_err();
+        assert!(error.contains(why), "{source}: {error}");
+    }
+}
+
+#[test]
+fn it_is_known_which_claims_an_expression_looks_at() {
+    let compile = |source: &str| {
+        let names = Names { scope: Scope::Claims, ..Names::default() };
+        Expression::compile(source, &names, Wants::Anything).unwrap_or_else(|why| panic!("{source}: {why}"))
+    };
+    for source in [
+        "claims.email",
+        "claims.email.lowerAscii() + 'x'",
+        "claims.?email.orValue('')",
+        "has(claims.email) ? 'a' : 'b'",
+        "[claims.email]",
+        "{'a': claims.email}.a",
+        "['a'].exists(x, x == claims.email)",
+        "cel.bind(x, claims.email, x)",
+    ] {
+        assert!(compile(source).selects("claims", "email"), "{source}");
+    }
+    for source in ["claims.sub", "claims.email_verified", "claims.nested.email", "'claims.email'"] {
+        assert!(!compile(source).selects("claims", "email"), "{source}");
+    }
 }

@@ -71,7 +71,7 @@ const RESOURCE: Ty = Ty::Fields(&Fields {
     fields: &[("group", Ty::String), ("version", Ty::String), ("resource", Ty::String)],
 });
 
-const USER: Ty = Ty::Fields(&Fields {
+pub(super) const USER: Ty = Ty::Fields(&Fields {
     name: "kubernetes.UserInfo",
     fields: &[("username", Ty::String), ("uid", Ty::String), ("groups", Ty::List), ("extra", Ty::Map)],
 });

@@ -127,7 +127,16 @@ impl<'a> Map<'a> {
         }
     }
 
+    /// A field by its name in an expression, which may be spelt so that an expression can have it.
     pub(super) fn field(&self, name: &str) -> Option<Val<'a>> {
+        match unescape(name) {
+            Cow::Owned(plain) => self.named(&plain).or_else(|| self.named(name)),
+            Cow::Borrowed(plain) if plain.len() < name.len() => self.named(plain).or_else(|| self.named(name)),
+            Cow::Borrowed(name) => self.named(name),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<Val<'a>> {
         match self {
             Self::Json(map) => map.get(name).map(Val::of),
             Self::Made(map) => map.get(&Key::Text(Arc::from(name))).cloned(),

@@ -143,6 +143,7 @@ impl Invocation<'_> {
             params: &self.params,
             namespace: caller.0.namespace_object(),
             authorizer: Some(caller),
+            ..Inputs::default()
         };
         Evaluation::new(inputs, &self.policy.compiled.variables, budget)
     }

@@ -159,6 +159,7 @@ impl Evaluated {
             params,
             namespace: request.namespace_object(),
             authorizer: Some(&caller),
+            ..Inputs::default()
         };
         let evaluation = Evaluation::new(inputs, &policy.compiled.variables, budget);
         let mut evaluated = Self::default();

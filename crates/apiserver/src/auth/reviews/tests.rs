@@ -136,18 +136,20 @@ async fn token_review_tells_the_owner_or_why_not() {
     let authenticator = keys.authenticator(&cache);
     let request = json!({"spec": {"audiences": ["a", "b"]}});
     let token = keys.tokens(&cache).request(request, "ns", "sa", Timestamp::now()).unwrap()["status"]["token"].clone();
-    let ask = |spec: Value| token_review(&authenticator, json!({"spec": spec})).map(|answer| answer["status"].clone());
+    let ask = async |spec: Value| {
+        token_review(&authenticator, json!({"spec": spec})).await.map(|answer| answer["status"].clone())
+    };
 
-    let status = ask(json!({"token": token, "audiences": ["b", "c"]})).unwrap();
+    let status = ask(json!({"token": token, "audiences": ["b", "c"]})).await.unwrap();
     assert_eq!(status["authenticated"], true);
     assert_eq!(status["user"]["username"], "system:serviceaccount:ns:sa");
     assert_eq!(status["audiences"], json!(["b"]));
     assert_eq!(
-        ask(json!({"token": token})).unwrap(),
+        ask(json!({"token": token})).await.unwrap(),
         json!({"user": {}, "error": "[invalid bearer token, token audiences [\"a\" \"b\"] is invalid for the target audiences [\"https://kubernetes.default.svc\"]]"})
     );
-    assert_eq!(ask(json!({"token": "bad"})).unwrap(), json!({"user": {}, "error": "invalid bearer token"}));
-    assert_eq!(ask(json!({})).unwrap_err().message(), "token is required for TokenReview in authentication");
+    assert_eq!(ask(json!({"token": "bad"})).await.unwrap(), json!({"user": {}, "error": "invalid bearer token"}));
+    assert_eq!(ask(json!({})).await.unwrap_err().message(), "token is required for TokenReview in authentication");
 }
 
 #[test]
