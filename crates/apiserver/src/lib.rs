@@ -65,4 +65,4 @@ pub use answer::{Body, BoxError};
 pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
 pub use local::LocalService;
 pub use sealing::storage_prefix;
-pub use server::{Config, Listen, Running, StartError, Website, start};
+pub use server::{Config, Listen, Running, StartError, Website, start, start_unheard};
