@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ui test faults lint fmt bench conformance fuzz guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test faults lint fmt simulate bench conformance fuzz guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -61,6 +61,10 @@ lint: ## Check formatting, lints, layers and house rules
 
 fmt: ## Format the source
 	$(CARGO) fmt --all
+
+simulate: ## Run server and controllers through 10,000 seeds of misfortune (SEEDS=, FIRST=; SEED= replays one, step by step)
+	@CROFT_SIMULATION_SEEDS="$(or $(SEEDS),10000)" CROFT_SIMULATION_FIRST="$(or $(FIRST),0)" $(if $(SEED),CROFT_SIMULATION_SEED="$(SEED)") \
+		$(CARGO) test --release -p simulation --test simulation -- seeds_hold
 
 bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api fairness harvester machines guests images backups page")
 	@scripts/install-packages bench

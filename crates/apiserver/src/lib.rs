@@ -75,4 +75,4 @@ pub use auth::LoginLimits;
 pub use auth::authenticate::oidc::{AuthenticationConfig, AuthenticationConfigError, IssuersError};
 pub use local::LocalService;
 pub use sealing::storage_prefix;
-pub use server::{Config, Limits, Listen, Running, StartError, Website, start};
+pub use server::{Config, Limits, Listen, Running, StartError, Website, start, start_unheard};

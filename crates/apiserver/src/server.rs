@@ -37,6 +37,8 @@ use crate::{bootstrap, certificates, crd, history, login_locks, sealing, serve, 
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
+/// What a server that listens nowhere says is its address.
+const UNHEARD: &str = "127.0.0.1:6443";
 
 /// What a server needs to start.
 #[derive(Debug)]
@@ -296,6 +298,59 @@ impl Running {
 
 /// Starts a server; it is ready when this returns.
 pub async fn start(config: Config) -> Result<Running, StartError> {
+    let (server, tasks) = assemble(&config).await?;
+    let (pki_dir, now) = (server.pki_dir.clone(), Timestamp::now());
+    let listeners = serve::bind(&config.listen)?;
+    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+    let first = *addresses.first().ok_or(StartError::NoListener)?;
+    server.address.store(Arc::new(serve::reachable(first).to_string()));
+    server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
+
+    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server, first, Duration::ZERO, now)
+        .map_err(StartError::Kubeconfig)?;
+    let (ips, hosts): (Vec<String>, Vec<String>) =
+        config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
+    let ips =
+        ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
+    let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
+    let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
+    let resolver = CertResolver::new(&cert);
+    let tls = croft_pki::tls::server_config(Arc::clone(&resolver), &server.ca)?;
+    // The last thing that may fail: a password that was made up must not be lost with a failing start.
+    let generated_password = first_objects(&server, config.admin_password).await?;
+    let api_tls = Arc::new(ArcSwap::new(Arc::clone(&tls)));
+    let web_tls = Arc::new(ArcSwap::new(tls));
+    tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
+    let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
+    tasks.spawn(served.renew(Arc::clone(&server)));
+    let crowd = serve::Crowd::new(config.limits.connections, server.metrics.connections());
+    for (index, listener) in listeners.into_iter().enumerate() {
+        // Kubeconfigs lead to the first one, and trust this server's own authority.
+        let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
+        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, Arc::clone(&crowd), tasks.clone()));
+    }
+    server.is_ready.store(true, Ordering::Release);
+    Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
+}
+
+/// Starts a server that only [`Running::local`] leads to: it listens nowhere, and `config.listen` does not matter.
+pub async fn start_unheard(config: Config) -> Result<Running, StartError> {
+    let (server, tasks) = assemble(&config).await?;
+    server.address.store(Arc::new(UNHEARD.to_owned()));
+    let generated_password = first_objects(&server, config.admin_password).await?;
+    server.is_ready.store(true, Ordering::Release);
+    Ok(Running { addresses: Vec::new(), kubeconfig: PathBuf::new(), generated_password, server, tasks })
+}
+
+async fn first_objects(server: &Arc<ApiServer>, password: Option<Secret>) -> Result<Option<Secret>, StartError> {
+    tokio::select! {
+        done = bootstrap::run(server, password) => done.map_err(StartError::Bootstrap),
+        error = server.failed() => Err(error),
+    }
+}
+
+/// Puts the parts together; they follow the store from here on.
+async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), StartError> {
     let pki_dir = config.data_dir.join("pki");
     let now = Timestamp::now();
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
@@ -308,12 +363,13 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let webhooks = Webhooks::new(&cache, metrics.webhooks());
     let conversions = metrics.conversions();
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-    let (audit, sending) = Audit::open(config.audit, metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
+    let (audit, sending) =
+        Audit::open(config.audit.clone(), metrics.audit(), stop.clone()).map_err(StartError::Audit)?;
     if let Some(sending) = sending {
         tasks.spawn(sending);
     }
     let apiserver = own_host_name().unwrap_or_default();
-    let issuers = Issuers::start(config.authentication, metrics.authentication(&apiserver), &tasks, stop.clone())?;
+    let issuers = Issuers::start(config.authentication.clone(), metrics.authentication(&apiserver), &tasks, stop.clone())?;
     let auth = Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
@@ -332,7 +388,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         conversions,
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
-        pki_dir: pki_dir.clone(),
+        pki_dir,
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),
@@ -346,41 +402,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         ca,
     });
     spawn_followers(&server, &tasks);
-
-    let listeners = serve::bind(&config.listen)?;
-    let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
-    let first = *addresses.first().ok_or(StartError::NoListener)?;
-    server.address.store(Arc::new(serve::reachable(first).to_string()));
-    server.listens_everywhere.store(first.ip().is_unspecified(), Ordering::Release);
-
-    let kubeconfig = certificates::write_kubeconfig(&config.data_dir, &server, first, Duration::ZERO, now)
-        .map_err(StartError::Kubeconfig)?;
-    let (ips, hosts): (Vec<String>, Vec<String>) =
-        config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
-    let ips =
-        ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
-    let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
-    let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
-    let resolver = CertResolver::new(&cert);
-    let tls = croft_pki::tls::server_config(Arc::clone(&resolver), &server.ca)?;
-    // The last thing that may fail: a password that was made up must not be lost with a failing start.
-    let generated_password = tokio::select! {
-        done = bootstrap::run(&server, config.admin_password) => done.map_err(StartError::Bootstrap)?,
-        error = server.failed() => return Err(error),
-    };
-    let api_tls = Arc::new(ArcSwap::new(Arc::clone(&tls)));
-    let web_tls = Arc::new(ArcSwap::new(tls));
-    tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
-    let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
-    tasks.spawn(served.renew(Arc::clone(&server)));
-    let crowd = serve::Crowd::new(config.limits.connections, server.metrics.connections());
-    for (index, listener) in listeners.into_iter().enumerate() {
-        // Kubeconfigs lead to the first one, and trust this server's own authority.
-        let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
-        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, Arc::clone(&crowd), tasks.clone()));
-    }
-    server.is_ready.store(true, Ordering::Release);
-    Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
+    Ok((server, tasks))
 }
 
 fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {

@@ -1,0 +1,183 @@
+//! The API server, its watch cache and the controllers under a seeded simulator: docs/simulation.md.
+//!
+//! One process brings a cluster up and to rest; each seed is then a child of it that goes on from there, so that a run costs
+//! only what happens in it. Store, network, time and chance are simulated; everything between them is the real thing.
+//!
+//! - [`sys`] has time and chance, [`sim`] the seed's decisions and the trace.
+//! - [`disk`] is what survives, [`store`] a server's way to it, [`network`] a client's way to the server.
+//! - [`users`], [`watcher`] and [`node`] are the actors; [`run`] is one seed, [`children`] runs many.
+//! - [`reads`] and [`invariants`] say what must hold, [`mutation`] how each is shown to be able to fail.
+
+mod children;
+mod client;
+mod cluster;
+mod disk;
+mod invariants;
+mod mutation;
+mod network;
+mod node;
+mod reads;
+mod run;
+mod sim;
+mod store;
+mod sys;
+mod users;
+mod watcher;
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::children::{Children, Wanted};
+use crate::mutation::Mutation;
+
+/// What every test run goes through. `make simulate` goes further.
+const SEEDS: u64 = 200;
+const REPLAYED: u64 = 3;
+/// A mutation has this many seeds to be noticed in.
+const MUTATED_SEEDS: u64 = 24;
+
+const TESTS: [&str; 3] = ["seeds_hold", "seeds_replay_exactly", "invariants_can_fail"];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "--list") {
+        for test in TESTS {
+            println!("{test}: test");
+        }
+        return ExitCode::SUCCESS;
+    }
+    match with_cluster(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(variable: &str) -> Result<Option<u64>> {
+    let Ok(text) = std::env::var(variable) else { return Ok(None) };
+    Ok(Some(text.parse().with_context(|| format!("{variable} is not a number: {text:?}"))?)
+        .filter(|_| !text.is_empty()))
+}
+
+fn with_cluster(args: &[String]) -> Result<()> {
+    // Somebody may have installed one before; there is but one kind.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    let dir = tempfile::Builder::new().prefix(&format!("simulation-{}-", std::process::id())).tempdir()?;
+    runtime.block_on(async {
+        let cluster = run::boot(sim::Sim::new(), dir.path()).await?;
+        let children = Children::new(cluster);
+        if let Some(at) = args.iter().position(|arg| arg == "--traces") {
+            return print_traces(&children, args.get(at + 1)).await;
+        }
+        if let Some(seed) = number("CROFT_SIMULATION_SEED")? {
+            return replay(&children, seed).await;
+        }
+        let chosen = args.iter().find(|arg| !arg.starts_with('-'));
+        for test in TESTS.into_iter().filter(|test| chosen.is_none_or(|chosen| test.contains(chosen.as_str()))) {
+            match test {
+                "seeds_hold" => seeds_hold(&children).await?,
+                "seeds_replay_exactly" => seeds_replay_exactly(&children).await?,
+                _ => invariants_can_fail(&children).await?,
+            }
+            println!("test {test} ... ok");
+        }
+        Ok(())
+    })
+}
+
+async fn seeds_hold(children: &Children) -> Result<()> {
+    let first = number("CROFT_SIMULATION_FIRST")?.unwrap_or(0);
+    let count = number("CROFT_SIMULATION_SEEDS")?.unwrap_or(SEEDS);
+    let began = sys::real_elapsed();
+    let (mut done, mut steps, mut failed) = (0_u64, 0_u64, Vec::new());
+    let wanted = (first..first + count).map(Wanted::seed);
+    children
+        .run(wanted, |report| {
+            done += 1;
+            steps += report.steps;
+            if !report.problems.is_empty() {
+                println!("seed {} fails:", report.seed);
+                report.problems.iter().for_each(|problem| println!("  {problem}"));
+                println!("  again, step by step: make simulate SEED={}", report.seed);
+                failed.push(report.seed);
+            }
+            if done.is_multiple_of(100) {
+                let rate =
+                    f64::from(u32::try_from(done).unwrap_or(u32::MAX)) / (sys::real_elapsed() - began).as_secs_f64();
+                println!("{done} of {count} seeds, {rate:.1} a second, {} failed", failed.len());
+            }
+        })
+        .await?;
+    let took = (sys::real_elapsed() - began).as_secs_f64();
+    println!("{count} seeds from {first}, {steps} steps, {took:.1} s; failed: {failed:?}");
+    ensure!(failed.is_empty(), "{} seeds fail: {failed:?}", failed.len());
+    Ok(())
+}
+
+/// The seed again, with all that happens.
+async fn replay(children: &Children, seed: u64) -> Result<()> {
+    let wanted = Wanted { is_verbose: true, ..Wanted::seed(seed) };
+    let mut problems = Vec::new();
+    children
+        .run([wanted], |report| {
+            println!("seed {seed}: {} steps, trace {}", report.steps, report.trace);
+            problems = report.problems;
+        })
+        .await?;
+    problems.iter().for_each(|problem| println!("  {problem}"));
+    ensure!(problems.is_empty(), "seed {seed} fails");
+    Ok(())
+}
+
+async fn traces(children: &Children, count: u64) -> Result<Vec<String>> {
+    let mut traces = vec![String::new(); usize::try_from(count)?];
+    let put = |report: children::Report| traces[usize::try_from(report.seed).unwrap_or(0)] = report.trace;
+    children.run((0..count).map(Wanted::seed), put).await?;
+    Ok(traces)
+}
+
+async fn print_traces(children: &Children, count: Option<&String>) -> Result<()> {
+    let count = count.context("--traces needs a number")?.parse()?;
+    for trace in traces(children, count).await? {
+        println!("{trace}");
+    }
+    Ok(())
+}
+
+/// In one process, and in another.
+async fn seeds_replay_exactly(children: &Children) -> Result<()> {
+    let first = traces(children, REPLAYED).await?;
+    let second = traces(children, REPLAYED).await?;
+    ensure!(first == second, "the same seeds differ in one process: {first:?} and {second:?}");
+    ensure!(first.windows(2).all(|pair| pair[0] != pair[1]), "different seeds do the same: {first:?}");
+    let other = Command::new(std::env::current_exe()?).args(["--traces", &REPLAYED.to_string()]).output()?;
+    let other: Vec<String> = String::from_utf8(other.stdout)?.lines().map(str::to_owned).collect();
+    ensure!(first == other, "the same seeds differ in another process: {first:?} and {other:?}");
+    Ok(())
+}
+
+/// Each deliberate fault is found, and by an invariant that it breaks.
+async fn invariants_can_fail(children: &Children) -> Result<()> {
+    for (mutation, invariants) in Mutation::ALL {
+        let mut noticed = Vec::new();
+        for seed in 0..MUTATED_SEEDS {
+            let wanted = Wanted { mutation: Some(mutation), ..Wanted::seed(seed) };
+            children.run([wanted], |report| noticed.extend(report.problems)).await?;
+            if has_one(&noticed, invariants) {
+                break;
+            }
+        }
+        if !has_one(&noticed, invariants) {
+            bail!("{mutation:?} was not noticed by {invariants:?} in {MUTATED_SEEDS} seeds; found: {noticed:#?}");
+        }
+    }
+    Ok(())
+}
+
+fn has_one(problems: &[String], invariants: &[&str]) -> bool {
+    problems.iter().any(|problem| invariants.iter().any(|one| problem.starts_with(&format!("{one}:"))))
+}
