@@ -17,6 +17,7 @@ mod covers;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
 pub(crate) mod rbac;
+pub(crate) mod request_header;
 pub(crate) mod reviews;
 mod rule;
 pub(crate) mod service_account;
@@ -37,6 +38,7 @@ use crate::user::UserInfo;
 pub(crate) use attributes::Attributes;
 pub(crate) use authenticate::Authenticator;
 pub(crate) use rbac::Rbac;
+use request_header::FrontProxies;
 pub(crate) use tokens::ServiceAccountTokens;
 
 /// All of it, wired to one cache.
@@ -48,9 +50,16 @@ pub(crate) struct Auth {
 }
 
 impl Auth {
-    pub(crate) fn new(cache: &Cache, ca: Arc<Ca>, signer: Arc<TokenSigner>) -> Result<Self, getrandom::Error> {
+    pub(crate) fn new(
+        cache: &Cache,
+        ca: Arc<Ca>,
+        signer: Arc<TokenSigner>,
+        front_proxies: Option<FrontProxies>,
+    ) -> Result<Self, getrandom::Error> {
         let tokens = ServiceAccountTokens::new(cache, &ca, Arc::clone(&signer));
-        Ok(Self { authenticator: Authenticator::new(cache, ca, signer)?, rbac: Rbac::new(cache), tokens })
+        let mut authenticator = Authenticator::new(cache, ca, signer)?;
+        authenticator.front_proxies = front_proxies;
+        Ok(Self { authenticator, rbac: Rbac::new(cache), tokens })
     }
 
     /// The 403 if the user may not.

@@ -11,6 +11,7 @@
 //! Start reading at [`start`], then `pipeline`.
 
 mod admission;
+mod aggregation;
 mod answer;
 mod audit;
 mod auth;
@@ -64,6 +65,7 @@ mod write;
 
 pub use answer::{Body, BoxError};
 pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
+pub use auth::request_header::FrontProxies;
 pub use local::LocalService;
 pub use sealing::storage_prefix;
 pub use server::{Config, Listen, Running, StartError, Website, start};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use croft_meta::{ApiError, Chain, Revision};
+use croft_pki::front_proxy::FrontProxy;
 use croft_pki::{AgentTls, Ca, CertResolver, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
 use jiff::Timestamp;
@@ -17,8 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::policy::Policies;
 use crate::admission::quota;
+use crate::aggregation::Aggregation;
 use crate::audit::{Audit, AuditLog};
 use crate::auth::Auth;
+use crate::auth::request_header::FrontProxies;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::fairness::{self, Fairness};
@@ -30,7 +33,7 @@ use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
+use crate::{aggregation, bootstrap, certificates, crd, history, sealing, serve, web_tls};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -50,6 +53,8 @@ pub struct Config {
     pub audit: AuditLog,
     /// How many requests are worked on at a time; without it, as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
+    /// Whose word is taken for who a user is.
+    pub front_proxies: Option<FrontProxies>,
 }
 
 /// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
@@ -103,6 +108,7 @@ pub(crate) struct ApiServer {
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
     pub(crate) conversions: ConversionMetrics,
+    pub(crate) aggregation: Aggregation,
     pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
@@ -266,6 +272,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let now = Timestamp::now();
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
+    let front_proxy = FrontProxy::load_or_create(&pki_dir.join("front-proxy"), now)?;
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
@@ -280,7 +287,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     }
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: Auth::new(&cache, Arc::clone(&ca), signer).map_err(StartError::Random)?,
+        auth: Auth::new(&cache, Arc::clone(&ca), signer, config.front_proxies).map_err(StartError::Random)?,
         metrics,
         audit,
         event_lease: EventLease::default(),
@@ -291,6 +298,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         node_proxy: NodeProxy::default(),
         webhooks,
         conversions,
+        aggregation: Aggregation::new(&cache, front_proxy),
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir: pki_dir.clone(),
@@ -355,6 +363,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
     tasks.spawn(quota::status::follow(Arc::clone(server)));
+    tasks.spawn(aggregation::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
 }
 

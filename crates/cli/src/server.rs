@@ -75,6 +75,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         website: Some(croft_web::answer),
         audit: settings.audit.clone(),
         max_requests_in_flight: settings.max_requests_in_flight,
+        front_proxies: settings.front_proxies.clone(),
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {

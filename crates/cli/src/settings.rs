@@ -39,6 +39,8 @@ pub struct Settings {
     pub audit: AuditLog,
     /// None for as many as suit the processors.
     pub max_requests_in_flight: Option<usize>,
+    /// Whose word is taken for who a user is.
+    pub front_proxies: Option<croft_apiserver::FrontProxies>,
     pub log_format: Option<LogFormat>,
 }
 
@@ -108,6 +110,7 @@ impl Settings {
             node: node(&options, &data_dir)?,
             audit: audit_settings::resolve(&options, &data_dir)?,
             max_requests_in_flight: in_flight(&options)?,
+            front_proxies: front_proxies(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -115,6 +118,21 @@ impl Settings {
             log_format: options.log_format,
         })
     }
+}
+
+/// Proxies that have authenticated their users.
+fn front_proxies(options: &ServerOptions) -> anyhow::Result<Option<croft_apiserver::FrontProxies>> {
+    let Some(path) = &options.requestheader_client_ca_file else {
+        anyhow::ensure!(
+            options.requestheader_allowed_names.is_empty(),
+            "--requestheader-allowed-names needs --requestheader-client-ca-file"
+        );
+        return Ok(None);
+    };
+    let what = || format!("--requestheader-client-ca-file: {}", path.display());
+    let pem = std::fs::read_to_string(path).with_context(what)?;
+    let authority = croft_pki::front_proxy::ProxyAuthority::from_pem(&pem).with_context(what)?;
+    Ok(Some(croft_apiserver::FrontProxies { authority, allowed_names: options.requestheader_allowed_names.clone() }))
 }
 
 fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeSettings>> {

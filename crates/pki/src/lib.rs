@@ -18,6 +18,7 @@ pub mod ca;
 pub mod client_cert;
 mod error;
 mod file;
+pub mod front_proxy;
 pub mod kubeconfig;
 pub mod node;
 pub mod password;

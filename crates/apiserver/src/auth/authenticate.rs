@@ -24,6 +24,7 @@ use self::bearer::BearerTokens;
 use self::memo::Memo;
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
+use super::request_header::FrontProxies;
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::cache::{Cache, Collection};
@@ -59,6 +60,7 @@ pub(crate) struct Authenticator {
     passwords: Passwords,
     certificates: Memo<UserInfo>,
     signatures: Memo<VerifiedToken>,
+    pub(super) front_proxies: Option<FrontProxies>,
 }
 
 impl Authenticator {
@@ -72,6 +74,7 @@ impl Authenticator {
             passwords: Passwords::new(cache)?,
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
+            front_proxies: None,
         })
     }
 
@@ -84,6 +87,13 @@ impl Authenticator {
     ) -> Result<UserInfo, ApiError> {
         let now = Timestamp::now();
         let mut failures = Vec::new();
+        if let Some(proxies) = &self.front_proxies {
+            match proxies.user(headers, client_certs.unwrap_or_default(), now) {
+                Ok(Some(user)) => return Ok(with_group(user)),
+                Ok(None) => {}
+                Err(why) => failures.push(why),
+            }
+        }
         match self.by_certificate(client_certs.unwrap_or_default(), now) {
             Ok(Some(user)) => return Ok(with_group(user)),
             Ok(None) => {}

@@ -29,6 +29,7 @@ impl Rig {
             website: None,
             audit: croft_apiserver::AuditLog::off(),
             max_requests_in_flight: None,
+            front_proxies: None,
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);
