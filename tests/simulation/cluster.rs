@@ -66,6 +66,7 @@ impl Cluster {
             authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits { requests: 64, ..croft_apiserver::Limits::default() },
             logins: croft_apiserver::LoginLimits::default(),
+            front_proxies: None,
         };
         let started = croft_apiserver::start_unheard(config).await;
         let running = match started {

@@ -17,6 +17,7 @@ mod covers;
 pub(crate) mod escalation;
 pub(crate) mod impersonate;
 pub(crate) mod rbac;
+pub(crate) mod request_header;
 pub(crate) mod reviews;
 mod rule;
 pub(crate) mod service_account;
@@ -39,6 +40,7 @@ pub(crate) use attributes::Attributes;
 pub(crate) use authenticate::Authenticator;
 pub use authenticate::lockouts::LoginLimits;
 pub(crate) use rbac::Rbac;
+use request_header::FrontProxies;
 pub(crate) use tokens::ServiceAccountTokens;
 
 /// All of it, wired to one cache.
@@ -55,9 +57,12 @@ impl Auth {
         ca: Arc<Ca>,
         signer: Arc<TokenSigner>,
         limits: LoginLimits,
+        front_proxies: Option<FrontProxies>,
     ) -> Result<Self, getrandom::Error> {
         let tokens = ServiceAccountTokens::new(cache, &ca, Arc::clone(&signer));
-        Ok(Self { authenticator: Authenticator::new(cache, ca, signer, limits)?, rbac: Rbac::new(cache), tokens })
+        let mut authenticator = Authenticator::new(cache, ca, signer, limits)?;
+        authenticator.front_proxies = front_proxies;
+        Ok(Self { authenticator, rbac: Rbac::new(cache), tokens })
     }
 
     #[must_use]

@@ -54,6 +54,7 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
     wanted.extend(definitions::memory(server));
     wanted.push(Wanted::kept(kubernetes_service(server)));
+    wanted.push(Wanted { object: authentication(server), existing: Existing::Refresh });
     wanted.extend(platform::objects(&server.outside_address()));
     wanted.extend(harvester::objects(&server.outside_address()));
     wanted.extend(flow_control::objects());
@@ -87,6 +88,15 @@ impl Wanted {
     fn kept(object: Value) -> Self {
         Self { object, existing: Existing::Keep }
     }
+}
+
+/// What servers behind this one need to know.
+fn authentication(server: &ApiServer) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "extension-apiserver-authentication", "namespace": "kube-system" },
+        "data": server.aggregation.published(server.ca.cert_pem()),
+    })
 }
 
 fn kubernetes_service(server: &ApiServer) -> Value {

@@ -81,6 +81,14 @@ fn aggregated_answer(document: &Value) -> Answer {
     Answer { content_type: AGGREGATED, etag: Some(etag), body }
 }
 
+/// A document that was changed after it was made.
+pub(crate) fn rewritten(document: &Value, is_aggregated: bool) -> Answer {
+    if is_aggregated {
+        return aggregated_answer(document);
+    }
+    Answer { content_type: JSON, etag: None, body: write(document) }
+}
+
 fn write(document: &Value) -> Bytes {
     // A document of ours has string keys only, so it can be written.
     Bytes::from(serde_json::to_vec(document).unwrap_or_default())

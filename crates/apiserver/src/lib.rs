@@ -11,6 +11,7 @@
 //! Start reading at [`start`], then `pipeline`.
 
 mod admission;
+mod aggregation;
 mod answer;
 mod answer_room;
 mod audit;
@@ -73,6 +74,7 @@ pub use answer::{Body, BoxError};
 pub use audit::{AuditBatch, AuditLog, AuditPolicy, AuditSink, AuditWebhook, PolicyError, WebhookError};
 pub use auth::LoginLimits;
 pub use auth::authenticate::oidc::{AuthenticationConfig, AuthenticationConfigError, IssuersError};
+pub use auth::request_header::FrontProxies;
 pub use local::LocalService;
 pub use sealing::storage_prefix;
 pub use server::{Config, Limits, Listen, Running, StartError, Website, start, start_unheard};

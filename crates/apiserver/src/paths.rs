@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::audit::page as audit;
 use crate::call::Call;
-use crate::{crd, discovery, metrics, negotiate, openapi, sealing, state};
+use crate::{aggregation, crd, discovery, metrics, negotiate, openapi, sealing, state};
 
 /// The Kubernetes version whose behaviour this server follows.
 const KUBERNETES_MAJOR: &str = "1";
@@ -150,8 +150,9 @@ fn index(call: &Call) -> Value {
 
 fn discovered(call: &Call) -> Result<Answer, ApiError> {
     let accept = negotiate::accepted(&call.headers);
-    let found = discovery::answer(&call.catalog, &call.info.path, &accept, &call.server.address())
-        .ok_or_else(ApiError::no_such_path)??;
+    let own = discovery::answer(&call.catalog, &call.info.path, &accept, &call.server.address()).transpose()?;
+    let found = aggregation::merged(&call.info.path, own, &call.server.aggregation.backends());
+    let found = found.ok_or_else(ApiError::no_such_path)?;
     let mut answer = answer::bytes(200, found.content_type, found.body);
     if let Some(etag) = found.etag {
         tag(&mut answer, &call.headers, &etag, "public");
@@ -206,7 +207,10 @@ async fn openapi_document(call: &Call) -> Result<Answer, ApiError> {
             }
             Ok(answer)
         }
-        openapi::Reply::Document(document) => {
+        openapi::Reply::Document(mut document) => {
+            if call.info.path.trim_end_matches('/') == "/openapi/v3" {
+                aggregation::index(&mut document, &call.server.aggregation.backends());
+            }
             let mut answer = answer::bytes(200, document.content_type, document.body);
             if document.is_gzip {
                 answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

@@ -70,7 +70,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let info = RequestInfo::parse(&parts.method, rest::without_cluster(parts.uri.path()), &query);
     let changes = !matches!(info.verb, "get" | "list" | "watch" | "head" | "options");
     let _counted = server.metrics.request_started(changes);
-    let streamed = Streamed::find(&info, &query);
+    let streamed = Streamed::find(&server, &info, &query);
     // Only the start of a watch is bounded; the stream lives on in the answer. Other streams watch over themselves.
     let is_unbounded = info.verb == "watch" || streamed.is_some();
     let is_rest = rest::is_rest(&info);

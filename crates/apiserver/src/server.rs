@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use croft_meta::{ApiError, Chain, Revision};
+use croft_pki::front_proxy::FrontProxy;
 use croft_pki::{AgentTls, Ca, CertResolver, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
 use jiff::Timestamp;
@@ -17,9 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::policy::Policies;
 use crate::admission::quota;
+use crate::aggregation::Aggregation;
 use crate::answer_room::AnswerRoom;
 use crate::audit::{Audit, AuditLog};
 use crate::auth::authenticate::oidc::{AuthenticationConfig, Issuers, IssuersError};
+use crate::auth::request_header::FrontProxies;
 use crate::auth::{Auth, LoginLimits};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
@@ -33,7 +36,9 @@ use crate::quota_turns::QuotaTurns;
 use crate::sessions::{self, Sessions};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls};
+use crate::{
+    aggregation, bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls,
+};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -58,6 +63,8 @@ pub struct Config {
     pub limits: Limits,
     /// When wrong passwords lock a name.
     pub logins: LoginLimits,
+    /// Whose word is taken for who a user is.
+    pub front_proxies: Option<FrontProxies>,
 }
 
 /// How much at a time.
@@ -133,6 +140,7 @@ pub(crate) struct ApiServer {
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
     pub(crate) conversions: ConversionMetrics,
+    pub(crate) aggregation: Aggregation,
     pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
@@ -355,6 +363,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     let now = Timestamp::now();
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
+    let front_proxy = FrontProxy::load_or_create(&pki_dir.join("front-proxy"), now)?;
     let cache = Cache::load(Arc::clone(&config.store)).await?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
@@ -370,7 +379,8 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     }
     let apiserver = own_host_name().unwrap_or_default();
     let issuers = Issuers::start(config.authentication.clone(), metrics.authentication(&apiserver), &tasks, stop.clone())?;
-    let auth = Auth::new(&cache, Arc::clone(&ca), signer, config.logins).map_err(StartError::Random)?;
+    let auth = Auth::new(&cache, Arc::clone(&ca), signer, config.logins, config.front_proxies.clone());
+    let auth = auth.map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
         auth: auth.trusting(issuers),
@@ -386,6 +396,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         node_proxy: NodeProxy::default(),
         webhooks,
         conversions,
+        aggregation: Aggregation::new(&cache, front_proxy),
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir,
@@ -417,6 +428,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(Arc::clone(server).follow_definitions());
     tasks.spawn(history::forget(Arc::clone(server)));
     tasks.spawn(quota::status::follow(Arc::clone(server)));
+    tasks.spawn(aggregation::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
     tasks.spawn(signing::signer::follow(Arc::clone(server)));
     tasks.spawn(login_locks::keep(Arc::clone(server)));

@@ -3,15 +3,19 @@
 //! They last as long as their client wants, so that they have neither the time limit of other requests nor a place
 //! among those in flight, and their bodies are never held in memory. Each kind ends by itself when nothing moves.
 
+use std::sync::Arc;
+
 use croft_meta::ApiError;
 use http::request::Parts;
 
+use crate::aggregation::Backend;
 use crate::answer::{Answer, Body};
 use crate::auth::Attributes;
 use crate::call::Call;
 use crate::request::{Query, RequestInfo};
+use crate::server::ApiServer;
 use crate::upload::Form;
-use crate::{harvester, kubevirt, pieces, rest, upload};
+use crate::{aggregation, harvester, kubevirt, pieces, rest, upload};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Streamed {
@@ -25,10 +29,17 @@ pub(crate) enum Streamed {
     Subscription,
     /// Data for a claim, by whoever holds the token for it.
     ClaimUpload(Form),
+    /// Whatever another API server answers.
+    Aggregated(Arc<Backend>),
 }
 
 impl Streamed {
-    pub(crate) fn find(info: &RequestInfo, query: &Query) -> Option<Self> {
+    pub(crate) fn find(server: &ApiServer, info: &RequestInfo, query: &Query) -> Option<Self> {
+        Self::own(info, query).or_else(|| server.aggregation.find(&info.path).map(Self::Aggregated))
+    }
+
+    /// Those that this server answers itself.
+    fn own(info: &RequestInfo, query: &Query) -> Option<Self> {
         if info.is_resource {
             return kubevirt::stream::is_stream(info).then_some(Self::Machine);
         }
@@ -46,7 +57,7 @@ impl Streamed {
         match self {
             Self::Image(image) => Some(image.attributes()),
             Self::Piece(image) => Some(image.attributes()),
-            Self::Machine | Self::Subscription | Self::ClaimUpload(_) => None,
+            Self::Machine | Self::Subscription | Self::ClaimUpload(_) | Self::Aggregated(_) => None,
         }
     }
 
@@ -56,6 +67,7 @@ impl Streamed {
             Self::Image(image) => image.answer(&call, body).await,
             Self::Piece(image) => image.answer(&call, body).await,
             Self::Subscription => rest::subscribe::open(call, parts),
+            Self::Aggregated(backend) => aggregation::answer(&call, backend, parts, body).await,
             Self::ClaimUpload(form) => upload::claim(&call.server, parts, body, *form, &call.trail).await,
         }
     }

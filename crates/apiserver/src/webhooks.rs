@@ -15,11 +15,11 @@ pub(crate) mod fuzzing;
 mod hook;
 mod index;
 mod mutate;
-mod place;
-mod remote;
+pub(crate) mod place;
+pub(crate) mod remote;
 mod review;
 mod rule;
-mod tls;
+pub(crate) mod tls;
 mod validate;
 
 use std::sync::Arc;

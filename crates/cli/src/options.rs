@@ -79,6 +79,14 @@ pub(crate) struct ServerOptions {
     /// A file with the admin's password, set on every start; without it a random one is made and printed on the first
     #[arg(long, env = "CROFT_ADMIN_PASSWORD_FILE", value_name = "FILE")]
     pub(crate) admin_password_file: Option<PathBuf>,
+    /// Believe who a user is when somebody with a certificate of these authorities says so in X-Remote-User, -Group, -Uid and
+    /// -Extra-: another API server that this one is behind
+    #[arg(long, env = "CROFT_REQUESTHEADER_CLIENT_CA_FILE", value_name = "FILE")]
+    pub(crate) requestheader_client_ca_file: Option<PathBuf>,
+    /// Names in such certificates that are believed [default: all]
+    #[arg(long, env = "CROFT_REQUESTHEADER_ALLOWED_NAMES", value_name = "NAME", value_delimiter = ',')]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) requestheader_allowed_names: Vec<String>,
     /// A disk image that is offered under its name while there are neither images nor machines, so that the first machine
     /// can be made at once
     #[arg(long, env = "CROFT_FIRST_IMAGE", value_name = "FILE")]
@@ -209,6 +217,8 @@ impl ServerOptions {
             state_key_file: self.state_key_file.or(others.state_key_file),
             kubeconfig_link: self.kubeconfig_link.or(others.kubeconfig_link),
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
+            requestheader_client_ca_file: self.requestheader_client_ca_file.or(others.requestheader_client_ca_file),
+            requestheader_allowed_names: list(self.requestheader_allowed_names, others.requestheader_allowed_names),
             first_image: self.first_image.or(others.first_image),
             no_node: self.no_node.or(others.no_node),
             node_name: self.node_name.or(others.node_name),

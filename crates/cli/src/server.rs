@@ -79,6 +79,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         authentication: settings.authentication.clone(),
         limits: settings.limits,
         logins: settings.logins,
+        front_proxies: settings.front_proxies.clone(),
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {

@@ -47,6 +47,8 @@ pub struct Settings {
     pub authentication: AuthenticationConfig,
     pub limits: Limits,
     pub logins: LoginLimits,
+    /// Whose word is taken for who a user is.
+    pub front_proxies: Option<croft_apiserver::FrontProxies>,
     pub log_format: Option<LogFormat>,
 }
 
@@ -125,6 +127,7 @@ impl Settings {
             authentication: authentication_settings::resolve(&options)?,
             limits: limits::resolve(&options)?,
             logins: logins(&options)?,
+            front_proxies: front_proxies(&options)?,
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,
@@ -132,6 +135,21 @@ impl Settings {
             log_format: options.log_format,
         })
     }
+}
+
+/// Proxies that have authenticated their users.
+fn front_proxies(options: &ServerOptions) -> anyhow::Result<Option<croft_apiserver::FrontProxies>> {
+    let Some(path) = &options.requestheader_client_ca_file else {
+        anyhow::ensure!(
+            options.requestheader_allowed_names.is_empty(),
+            "--requestheader-allowed-names needs --requestheader-client-ca-file"
+        );
+        return Ok(None);
+    };
+    let what = || format!("--requestheader-client-ca-file: {}", path.display());
+    let pem = std::fs::read_to_string(path).with_context(what)?;
+    let authority = croft_pki::front_proxy::ProxyAuthority::from_pem(&pem).with_context(what)?;
+    Ok(Some(croft_apiserver::FrontProxies { authority, allowed_names: options.requestheader_allowed_names.clone() }))
 }
 
 fn node(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<Option<NodeSettings>> {

@@ -54,6 +54,8 @@ pub(crate) struct Kinds {
     /// Each resource once, in the version its group prefers.
     pub(crate) preferred: Vec<Arc<Kind>>,
     by_type: HashMap<(Box<str>, Box<str>), Arc<Kind>>,
+    /// Groups and versions of servers that are not there just now: nobody knows what they hold.
+    pub(crate) stale: Vec<String>,
 }
 
 impl Kinds {
@@ -77,6 +79,10 @@ impl Kinds {
         for group in groups.items {
             let name = group.metadata.name;
             for version in group.versions {
+                if version.freshness == "Stale" {
+                    self.stale.push(format!("{name}/{}", version.version));
+                    continue;
+                }
                 for found in version.resources {
                     let is_first = listed.insert((name.clone(), found.resource.clone()));
                     let Some(kind) = found.into_kind(&name, &version.version) else { continue };
@@ -116,6 +122,8 @@ struct GroupName {
 #[derive(Debug, Deserialize)]
 struct Version {
     version: String,
+    #[serde(default)]
+    freshness: String,
     #[serde(default)]
     resources: Vec<Found>,
 }

@@ -123,13 +123,23 @@ impl Namespaces {
                 return findings;
             }
         };
+        if !kinds.stale.is_empty() {
+            // All the rest goes; the namespace waits, since there may be more of it where nobody can look.
+            let failing: Vec<String> =
+                kinds.stale.iter().map(|of| format!("{of}: stale GroupVersion discovery: {of}")).collect();
+            findings.discovery = Some(format!(
+                "Discovery failed for some groups, {} failing: unable to retrieve the complete list of server APIs: {}",
+                failing.len(),
+                failing.join(", ")
+            ));
+        }
         let deletable: Vec<&Arc<Kind>> =
             kinds.preferred.iter().filter(|kind| kind.is_namespaced && kind.supports("delete")).collect();
         let (pods, others): (Vec<&Arc<Kind>>, Vec<&Arc<Kind>>) = deletable.into_iter().partition(|k| k.is("", "pods"));
         for kind in pods {
             self.clear_kind(kind, name, &mut findings).await;
         }
-        if !findings.is_clear() {
+        if !findings.errors.is_empty() || !findings.remaining.is_empty() {
             return findings;
         }
         for kind in others {

@@ -20,6 +20,7 @@ pub mod ca;
 pub mod client_cert;
 mod error;
 mod file;
+pub mod front_proxy;
 pub mod jws;
 pub mod kubeconfig;
 pub mod node;

@@ -46,6 +46,7 @@ impl Rig {
             authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
             logins: croft_apiserver::LoginLimits::default(),
+            front_proxies: None,
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);

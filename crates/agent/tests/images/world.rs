@@ -88,6 +88,7 @@ impl World {
             authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
             logins: croft_apiserver::LoginLimits::default(),
+            front_proxies: None,
         });
         let server = server.await.unwrap();
         let client = Client::new(server.local(), "default");

@@ -31,6 +31,7 @@ use self::oidc::Issuers;
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
 use self::revoked::Revoked;
+use super::request_header::FrontProxies;
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::cache::{Cache, Collection};
@@ -69,6 +70,7 @@ pub(crate) struct Authenticator {
     signatures: Memo<VerifiedToken>,
     /// Others whose tokens are good here.
     issuers: Option<Arc<Issuers>>,
+    pub(super) front_proxies: Option<FrontProxies>,
 }
 
 impl Authenticator {
@@ -89,6 +91,7 @@ impl Authenticator {
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
             issuers: None,
+            front_proxies: None,
         })
     }
 
@@ -111,6 +114,13 @@ impl Authenticator {
     ) -> Result<UserInfo, ApiError> {
         let now = Timestamp::now();
         let mut failures = Vec::new();
+        if let Some(proxies) = &self.front_proxies {
+            match proxies.user(headers, client_certs.unwrap_or_default(), now) {
+                Ok(Some(user)) => return Ok(with_group(user)),
+                Ok(None) => {}
+                Err(why) => failures.push(why),
+            }
+        }
         match self.by_certificate(client_certs.unwrap_or_default(), now) {
             Ok(Some(user)) => return Ok(with_group(user)),
             Ok(None) => {}

@@ -15,7 +15,7 @@ use crate::cache::Cache;
 const HTTPS: u16 = 443;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     Url {
         host: String,
         port: u16,
@@ -34,13 +34,13 @@ pub(super) enum Place {
 
 /// Where a connection is to lead.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(crate) enum Address {
     Known(Vec<SocketAddr>),
     Named(String, u16),
 }
 
 impl Place {
-    pub(super) fn parse(client_config: &Value) -> Self {
+    pub(crate) fn parse(client_config: &Value) -> Self {
         match (client_config["url"].as_str(), &client_config["service"]) {
             (Some(url), Value::Null) => Self::url(url),
             (None, service) if service.is_object() => {
@@ -69,7 +69,7 @@ impl Place {
     }
 
     /// What `Host` says, and errors.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         match self {
             Self::Url { authority, .. } => authority.clone(),
             Self::Service { port, .. } => format!("{}:{port}", self.server_name()),
@@ -78,7 +78,7 @@ impl Place {
     }
 
     /// The name that the server's certificate must have.
-    pub(super) fn server_name(&self) -> String {
+    pub(crate) fn server_name(&self) -> String {
         match self {
             Self::Url { host, .. } => host.clone(),
             Self::Service { namespace, name, .. } => format!("{name}.{namespace}.svc"),
@@ -87,7 +87,7 @@ impl Place {
     }
 
     /// The path, with how long the answer may take.
-    pub(super) fn path(&self, timeout: Duration) -> String {
+    pub(crate) fn path(&self, timeout: Duration) -> String {
         let path = match self {
             Self::Url { path, .. } | Self::Service { path, .. } => path,
             Self::Unusable(_) => "/",
@@ -95,7 +95,7 @@ impl Place {
         format!("{path}?timeout={}s", timeout.as_secs().max(1))
     }
 
-    pub(super) fn address(&self, cache: &Cache) -> Result<Address, String> {
+    pub(crate) fn address(&self, cache: &Cache) -> Result<Address, String> {
         match self {
             Self::Unusable(why) => Err(why.clone()),
             Self::Url { host, port, .. } => Ok(match host.parse::<IpAddr>() {

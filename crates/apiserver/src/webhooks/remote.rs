@@ -201,7 +201,7 @@ impl Idle {
     }
 }
 
-async fn resolve(address: Address) -> Result<Vec<SocketAddr>, String> {
+pub(crate) async fn resolve(address: Address) -> Result<Vec<SocketAddr>, String> {
     match address {
         Address::Known(addresses) => Ok(addresses),
         Address::Named(host, port) => {
@@ -212,7 +212,7 @@ async fn resolve(address: Address) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-fn dial_failure(address: SocketAddr, error: &io::Error) -> String {
+pub(crate) fn dial_failure(address: SocketAddr, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "no route to host".to_owned(),

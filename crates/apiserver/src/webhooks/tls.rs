@@ -10,13 +10,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{CertificateError, ClientConfig, RootCertStore};
 
 /// TLS that trusts the authorities of `ca_bundle` (PEM in base64), or those of the machine if there is none.
-pub(super) fn client_config(ca_bundle: &str) -> Result<Arc<ClientConfig>, String> {
-    let roots = if ca_bundle.is_empty() { of_the_machine()? } else { of_bundle(ca_bundle)? };
+pub(crate) fn client_config(ca_bundle: &str) -> Result<Arc<ClientConfig>, String> {
     let builder = ClientConfig::builder_with_provider(croft_pki::tls::provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+    let mut config = builder.with_root_certificates(roots(ca_bundle)?).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The authorities of `ca_bundle`, or those of the machine if there is none.
+pub(crate) fn roots(ca_bundle: &str) -> Result<RootCertStore, String> {
+    if ca_bundle.is_empty() { of_the_machine() } else { of_bundle(ca_bundle) }
 }
 
 fn of_bundle(ca_bundle: &str) -> Result<RootCertStore, String> {
@@ -40,7 +44,7 @@ fn of_the_machine() -> Result<RootCertStore, String> {
 }
 
 /// Why a handshake failed, in Go's words where users know them.
-pub(super) fn refusal(error: &io::Error, server_name: &str) -> String {
+pub(crate) fn refusal(error: &io::Error, server_name: &str) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     let why = match cause {
         Some(rustls::Error::InvalidCertificate(why)) => why,

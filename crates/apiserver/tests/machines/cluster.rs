@@ -39,6 +39,7 @@ impl Cluster {
             authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
             logins: croft_apiserver::LoginLimits::default(),
+            front_proxies: None,
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");
         let endpoint = Endpoint::from_kubeconfig(&server.kubeconfig).expect("an endpoint");

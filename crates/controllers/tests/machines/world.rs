@@ -44,6 +44,7 @@ impl World {
             authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits::default(),
             logins: croft_apiserver::LoginLimits::default(),
+            front_proxies: None,
         })
         .await?;
         let client = Client::new(server.local(), "default");

@@ -1,0 +1,203 @@
+//! Requests that another server answers, in the name of the user.
+
+use std::time::Duration;
+
+use croft_meta::{ApiError, Chain};
+use futures::{StreamExt, TryStreamExt};
+use http::header::{
+    AUTHORIZATION, CONNECTION, COOKIE, HOST, HeaderName, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING,
+    UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+
+use super::Backend;
+use crate::answer::{self, Answer, Body, BoxError};
+use crate::call::Call;
+use crate::server::ApiServer;
+use crate::user::UserInfo;
+
+/// For an answer to begin; a watch or an upgraded connection may then go on for as long as it likes.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Headers by which a server behind this one is told who asks; what a client says there is not passed on.
+const USER: HeaderName = HeaderName::from_static("x-remote-user");
+const UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const REMOTE: &str = "x-remote-";
+const EXTRA: &str = "x-remote-extra-";
+const IMPERSONATE: &str = "impersonate-";
+/// The token of a WebSocket client is among its subprotocols.
+const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// Whatever the server behind says; 503 in upstream's words if it says nothing.
+pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
+    if !backend.is_available {
+        return Ok(unavailable("service unavailable"));
+    }
+    let is_watch = call.info.verb == "watch";
+    let is_upgrade = parts.headers.contains_key(UPGRADE);
+    let _seat = if call.is_internal || is_watch || is_upgrade {
+        None
+    } else {
+        let of = call.server.fairness.classify(&call.user, &call.info);
+        Some(call.server.fairness.seat(&of, 1).await?)
+    };
+    let path = match parts.uri.query() {
+        Some(query) => format!("{}?{query}", call.info.path),
+        None => call.info.path.clone(),
+    };
+    let mut request = Request::builder().method(parts.method.clone()).uri(path).body(body);
+    if let Ok(request) = &mut request {
+        *request.headers_mut() = passed_on(&parts.headers, &call.user);
+    }
+    let request = request.map_err(ApiError::internal)?;
+    let client = if is_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
+    match tokio::time::timeout(ANSWER, send(&call.server, backend, request)).await {
+        Ok(Ok(answer)) => returned(call, answer, client).await,
+        Ok(Err(why)) => Ok(unavailable(&format!("error trying to reach service: {why}"))),
+        Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
+    }
+}
+
+pub(super) fn unavailable(why: &str) -> Answer {
+    answer::text(503, format!("{why}\n"))
+}
+
+/// On a connection of its own, which may become something else.
+pub(super) async fn send(
+    server: &ApiServer,
+    backend: &Backend,
+    mut request: Request<Body>,
+) -> Result<Response<Incoming>, String> {
+    let stream = backend.connect(&server.cache, &server.aggregation.front_proxy).await?;
+    let host = HeaderValue::from_str(&backend.place.authority()).map_err(|error| error.to_string())?;
+    request.headers_mut().insert(HOST, host);
+    let handshake = http1::handshake::<_, Body>(TokioIo::new(stream)).await;
+    let (mut sender, connection) = handshake.map_err(|error| Chain(&error).to_string())?;
+    // Ends with the answer, or with what the connection became.
+    tokio::spawn(connection.with_upgrades());
+    sender.send_request(request).await.map_err(|error| Chain(&error).to_string())
+}
+
+/// The client's headers, without its credentials and what is about its connection, and with who it is.
+fn passed_on(given: &HeaderMap, user: &UserInfo) -> HeaderMap {
+    let is_upgrade = given.contains_key(UPGRADE);
+    let mut headers = HeaderMap::with_capacity(given.len() + 4);
+    let dropped = [AUTHORIZATION, COOKIE, HOST, CONNECTION, UPGRADE, TE, TRAILER, TRANSFER_ENCODING, KEEP_ALIVE];
+    for (name, value) in given {
+        let is_about_user = name.as_str().starts_with(REMOTE) || name.as_str().starts_with(IMPERSONATE);
+        if !is_about_user && !dropped.contains(name) && *name != SEC_WEBSOCKET_PROTOCOL {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    let protocols = given.get_all(SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
+    let protocols: Vec<&str> = protocols
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|protocol| !protocol.starts_with(WEBSOCKET_BEARER))
+        .collect();
+    let mut add = |name: HeaderName, text: &str| {
+        if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+            headers.append(name, value);
+        }
+    };
+    if !protocols.is_empty() {
+        add(SEC_WEBSOCKET_PROTOCOL, &protocols.join(", "));
+    }
+    if let (true, Some(upgrade)) = (is_upgrade, given.get(UPGRADE).and_then(|value| value.to_str().ok())) {
+        add(UPGRADE, upgrade);
+        add(CONNECTION, "Upgrade");
+    }
+    add(USER, &user.name);
+    if !user.uid.is_empty() {
+        add(UID, &user.uid);
+    }
+    for group in &user.groups {
+        add(GROUP, group);
+    }
+    for (key, values) in &user.extra {
+        let Ok(name) = HeaderName::from_bytes(format!("{EXTRA}{}", escaped(key)).as_bytes()) else { continue };
+        for value in values {
+            add(name.clone(), value);
+        }
+    }
+    headers
+}
+
+/// A key of `extra` as it may stand in the name of a header; `%` and what follows is how the rest is written.
+fn escaped(key: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
+    key.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+async fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) -> Result<Answer, ApiError> {
+    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client else {
+            return Err(ApiError::bad_request("this connection cannot be upgraded"));
+        };
+        let headers = answer.headers().clone();
+        let stop = call.server.stopping();
+        call.server.spawn(async move {
+            let (Ok(client), Ok(server)) = tokio::join!(client, hyper::upgrade::on(answer)) else { return };
+            let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+            tokio::select! {
+                // Whichever side ends it, it is over.
+                _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        let mut switched = Answer::new(answer::full(""));
+        *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *switched.headers_mut() = headers;
+        return Ok(switched);
+    }
+    let (mut parts, body) = answer.into_parts();
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE] {
+        parts.headers.remove(name);
+    }
+    parts.version = http::Version::default();
+    parts.extensions = http::Extensions::new();
+    let chunks = body.into_data_stream().map_ok(Frame::data).map_err(BoxError::from);
+    let chunks = chunks.take_until(call.server.stopping().cancelled_owned());
+    Ok(Response::from_parts(parts, StreamBody::new(chunks).boxed_unsync()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_ours_to_say() {
+        let mut given = HeaderMap::new();
+        for (name, value) in [
+            ("accept", "application/json"),
+            ("authorization", "Bearer secret"),
+            ("cookie", "R_SESS=secret"),
+            ("x-remote-user", "root"),
+            ("x-remote-group", "system:masters"),
+            ("x-remote-extra-scopes", "all"),
+            ("impersonate-user", "jane"),
+            ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.c2VjcmV0, v4.channel.k8s.io"),
+        ] {
+            given.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let mut user = UserInfo::new("jane", &["a", "b"]);
+        user.extra.insert("example.com/key".to_owned(), vec!["x".to_owned(), "y".to_owned()]);
+        let headers = passed_on(&given, &user);
+        let all = |name: &str| -> Vec<&str> { headers.get_all(name).iter().map(|v| v.to_str().unwrap()).collect() };
+        assert_eq!(all("x-remote-user"), ["jane"]);
+        assert_eq!(all("x-remote-group"), ["a", "b"]);
+        assert_eq!(all("x-remote-extra-example.com%2fkey"), ["x", "y"]);
+        assert_eq!(all("sec-websocket-protocol"), ["v4.channel.k8s.io"]);
+        assert_eq!(all("accept"), ["application/json"]);
+        for gone in ["authorization", "cookie", "x-remote-extra-scopes", "impersonate-user", "x-remote-uid"] {
+            assert!(all(gone).is_empty(), "{gone}");
+        }
+    }
+}
