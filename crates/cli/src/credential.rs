@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow, bail};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::Args;
 use croft_pki::Secret;
+use croft_pki::client_cert::hex;
 use jiff::{SignedDuration, Timestamp};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -161,17 +162,15 @@ fn ask(question: &str) -> anyhow::Result<Secret> {
 
 /// One file for each user of each cluster.
 fn cache_file(args: &CredentialArgs, cluster: &Cluster) -> anyhow::Result<PathBuf> {
-    let dir = match &args.cache_dir {
-        Some(dir) => dir.clone(),
-        None => {
-            let cache = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-            let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-            cache.or(home).context("there is no home directory; say --cache-dir")?.join("croft")
-        }
+    let dir = if let Some(dir) = &args.cache_dir {
+        dir.clone()
+    } else {
+        let cache = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+        cache.or(home).context("there is no home directory; say --cache-dir")?.join("croft")
     };
     let of = format!("{}\n{}\n{}", cluster.server, cluster.certificate_authority_data, args.user);
-    let name: String = Sha256::digest(of).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    Ok(dir.join(format!("credential-{name}.json")))
+    Ok(dir.join(format!("credential-{}.json", hex(&Sha256::digest(of)[..16]))))
 }
 
 /// What was kept, if it is good for a while yet. A file that others can read is not trusted.

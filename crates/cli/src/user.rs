@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use croft_pki::client_cert::hex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -64,5 +65,5 @@ async fn unlock(args: &UnlockArgs) -> anyhow::Result<String> {
 
 /// As the server names it there: nobody else is to read which names were tried.
 fn key(name: &str) -> String {
-    Sha256::digest(name.as_bytes()).iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(name.as_bytes())[..20])
 }

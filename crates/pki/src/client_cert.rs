@@ -135,7 +135,8 @@ pub(crate) fn attributes(name: &X509Name<'_>, id: &str) -> Vec<String> {
         .collect()
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as people write them down: two lower-case digits each.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
         // Writing to a String cannot fail.
         let _ = write!(out, "{byte:02x}");

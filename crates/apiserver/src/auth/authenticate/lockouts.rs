@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_meta::time;
+use croft_pki::client_cert::hex;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -161,8 +162,7 @@ impl Lockouts {
 pub(crate) struct Written(Vec<(String, Lock)>);
 
 fn key(name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
-    digest.iter().take(20).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(name.as_bytes())[..20])
 }
 
 #[cfg(test)]
