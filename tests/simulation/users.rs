@@ -82,8 +82,8 @@ impl User {
                 18..=35 => self.create_map("map").await,
                 36..=43 => self.create_map("owner").await,
                 44..=53 => self.create_map("child").await,
-                54..=60 => self.replace().await,
-                61..=62 => self.contend().await,
+                54..=59 => self.replace().await,
+                60..=62 => self.contend().await,
                 63..=70 => self.patch().await,
                 71..=78 => self.delete().await,
                 79..=82 => self.list().await,
@@ -190,7 +190,10 @@ impl User {
         let key = format!("{CONFIG_MAPS}{CONTENDED}");
         let path =
             format!("/api/v1/namespaces/default/configmaps/{}", CONTENDED.rsplit('/').next().unwrap_or_default());
-        let Answer::Done(object) = self.client.get(&path).await else { return };
+        let since = self.disk.revision();
+        let answer = self.client.get(&path).await;
+        reads::check_read(&self.sim, &self.disk, &key, since, &answer);
+        let Answer::Done(object) = answer else { return };
         let attempts = (0..4).map(|number| {
             let (mut object, key, path) = (object.clone(), key.clone(), &path);
             object["data"] = json!({"token": format!("{}-{number}", self.token())});
