@@ -36,9 +36,7 @@ use crate::quota_turns::QuotaTurns;
 use crate::sessions::{self, Sessions};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{
-    aggregation, bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls,
-};
+use crate::{aggregation, bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
@@ -378,7 +376,8 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         tasks.spawn(sending);
     }
     let apiserver = own_host_name().unwrap_or_default();
-    let issuers = Issuers::start(config.authentication.clone(), metrics.authentication(&apiserver), &tasks, stop.clone())?;
+    let issuers =
+        Issuers::start(config.authentication.clone(), metrics.authentication(&apiserver), &tasks, stop.clone())?;
     let auth = Auth::new(&cache, Arc::clone(&ca), signer, config.logins, config.front_proxies.clone());
     let auth = auth.map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
