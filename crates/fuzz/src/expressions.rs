@@ -31,19 +31,12 @@ pub(crate) fn cel_condition(data: &[u8]) {
 pub(crate) fn cel_policy(data: &[u8]) {
     let [source, value] = split(data);
     let Some(source) = text(source) else { return };
-    let names = Names { has_params: true, has_authorizer: false, variables: Some(&["v"]), has_patches: true };
+    let names = Names { has_params: true, variables: Some(&["v"]), has_patches: true, ..Names::default() };
     let variable = || Expression::compile("object.spec", &names, Wants::Anything).map(|it| ("v".to_owned(), it));
     let Ok(variable) = variable() else { panic!("the variable does not compile") };
     let variables = [variable];
     let object = object(value);
-    let inputs = Inputs {
-        object: &object,
-        old_object: &Value::Null,
-        request: &Value::Null,
-        params: &Value::Null,
-        namespace: &Value::Null,
-        authorizer: None,
-    };
+    let inputs = Inputs { object: &object, ..Inputs::default() };
     for wants in [Wants::Bool, Wants::StringOrNull, Wants::Anything, Wants::Object, Wants::JsonPatch] {
         let Ok(expression) = Expression::compile(source, &names, wants) else { continue };
         let (budget, second) = (Budget::default(), Budget::default());
