@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
+use crate::release::{self, Standing, TooNew};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
 use crate::{bootstrap, certificates, crd, history, sealing, serve, web_tls};
@@ -72,6 +73,8 @@ pub enum StartError {
     Store(#[from] croft_store::Error),
     #[error("the store can no longer be followed: {reason}")]
     Lost { reason: String },
+    #[error(transparent)]
+    TooNew(#[from] TooNew),
     #[error("the audit log cannot be written; choose another place with --audit-log-path")]
     Audit(#[source] std::io::Error),
     #[error("the admin kubeconfig could not be written")]
@@ -108,6 +111,8 @@ pub(crate) struct ApiServer {
     pub(crate) support_bundles: PathBuf,
     /// Where keys and certificates are.
     pub(crate) pki_dir: PathBuf,
+    /// To the store.
+    pub(crate) standing: Standing,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -219,6 +224,11 @@ impl Running {
         LocalService::new(Arc::clone(&self.server))
     }
 
+    #[cfg(test)]
+    pub(crate) fn server(&self) -> &Arc<ApiServer> {
+        &self.server
+    }
+
     /// The certificate of the CA, by which clients trust the server.
     pub fn ca_pem(&self) -> &str {
         self.server.ca.cert_pem()
@@ -319,6 +329,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
     let cache = Cache::load(Arc::clone(&config.store)).await?;
+    let standing = release::check(&cache)?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let mut metrics = Metrics::new();
@@ -345,6 +356,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir: pki_dir.clone(),
+        standing,
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),
