@@ -3,13 +3,15 @@
 //!
 //! They go through the ordinary pipeline, on every start; what is there already stays, except that the definitions and
 //! the default roles are brought up to date. What is missing is written together: the first start writes a hundred
-//! objects and should not take a hundred times as long for it, and any other writes nothing.
+//! objects and should not take a hundred times as long for it, and any other writes nothing. What a later release has
+//! made of definitions is left as it is ([`release::Standing`]).
 
 mod addons;
 mod definitions;
 mod flow_control;
 mod harvester;
 mod platform;
+mod stored_versions;
 mod templates;
 
 use std::sync::Arc;
@@ -26,7 +28,7 @@ use crate::server::ApiServer;
 use crate::services::KUBERNETES_IP;
 use crate::verbs::create::{Tracking, create_object, prepared};
 use crate::verbs::update::{Candidate, change};
-use crate::{auth, prepare};
+use crate::{auth, migrations, prepare, release};
 
 const NAMESPACES: [&str; 11] = [
     "default",
@@ -46,10 +48,12 @@ const ADMIN: &str = "admin";
 
 /// Writes what is missing. Returns the admin password if this start made one up.
 pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>) -> Result<Option<Secret>, ApiError> {
-    definitions::install(server).await?;
     let namespaces = NAMESPACES
         .map(|name| Wanted::kept(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })));
     ensure(server, namespaces.into()).await?;
+    let mark = release::mark(server, &migrations::names()).await?;
+    definitions::install(server).await?;
+    migrations::run(server, mark).await?;
     let roles = auth::bootstrap::default_objects().into_iter();
     let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
     wanted.extend(definitions::memory(server));
@@ -63,6 +67,11 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     ensure(server, wanted).await?;
     ensure(server, templates::versions()).await?;
     admin_user(server, admin_password).await
+}
+
+/// Has an object with these fields, beside what else it has.
+pub(crate) async fn refresh(server: &Arc<ApiServer>, object: Value) -> Result<(), ApiError> {
+    ensure(server, vec![Wanted { object, existing: Existing::Refresh }]).await
 }
 
 /// What becomes of an object that is there already.

@@ -33,6 +33,7 @@ use crate::metrics::conversions::ConversionMetrics;
 use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
+use crate::release::{self, Standing, TooNew};
 use crate::sessions::{self, Sessions};
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
@@ -102,6 +103,8 @@ pub enum StartError {
     Store(#[from] croft_store::Error),
     #[error("the store can no longer be followed: {reason}")]
     Lost { reason: String },
+    #[error(transparent)]
+    TooNew(#[from] TooNew),
     #[error("the audit log cannot be written; choose another place with --audit-log-path")]
     Audit(#[source] std::io::Error),
     #[error("the tokens of other issuers cannot be verified")]
@@ -144,6 +147,8 @@ pub(crate) struct ApiServer {
     pub(crate) support_bundles: PathBuf,
     /// Where keys and certificates are.
     pub(crate) pki_dir: PathBuf,
+    /// To the store.
+    pub(crate) standing: Standing,
     catalog: ArcSwap<Catalog>,
     /// Documents of the catalog.
     openapi: ArcSwap<OpenApi>,
@@ -261,6 +266,11 @@ impl Running {
         LocalService::new(Arc::clone(&self.server))
     }
 
+    #[cfg(test)]
+    pub(crate) fn server(&self) -> &Arc<ApiServer> {
+        &self.server
+    }
+
     /// The certificate of the CA, by which clients trust the server.
     pub fn ca_pem(&self) -> &str {
         self.server.ca.cert_pem()
@@ -363,6 +373,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
     let front_proxy = FrontProxy::load_or_create(&pki_dir.join("front-proxy"), now)?;
     let cache = Cache::load(Arc::clone(&config.store)).await?;
+    let standing = release::check(&cache)?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let mut metrics = Metrics::new();
@@ -399,6 +410,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         website: config.website,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir,
+        standing,
         openapi: ArcSwap::new(Arc::new(OpenApi::new(Arc::clone(&catalog)))),
         catalog: ArcSwap::new(catalog),
         catalog_of: watch::Sender::new(Revision::ZERO),

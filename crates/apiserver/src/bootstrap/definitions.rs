@@ -12,8 +12,9 @@ use std::sync::Arc;
 use croft_meta::{ApiError, object};
 use serde_json::{Map, Value, json};
 
-use super::{Existing, Wanted, options, target};
+use super::{Existing, Wanted, options, stored_versions, target};
 use crate::call::{Call, Target};
+use crate::release::Standing;
 use crate::server::ApiServer;
 use crate::verbs::update::{Candidate, change};
 use crate::{crd, prepare};
@@ -28,6 +29,10 @@ pub(super) async fn install(server: &Arc<ApiServer>) -> Result<(), ApiError> {
     server.cache.fresh().await?;
     if remembered(server).is_none_or(|memory| found(server) != Some(memory)) {
         install_all(server).await?;
+        // With the versions gone that no object is stored in any more.
+        if server.standing == Standing::Current && stored_versions::settle(server).await? {
+            install_all(server).await?;
+        }
     }
     // Also when there was nothing to write: definitions may have come with the replay of the newest changes.
     server.catalog_caught_up().await;
@@ -47,6 +52,9 @@ async fn install_all(server: &Arc<ApiServer>) -> Result<(), ApiError> {
 
 /// What this start has found, for the next one.
 pub(super) fn memory(server: &ApiServer) -> Option<Wanted> {
+    if server.standing == Standing::Behind {
+        return None;
+    }
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": MEMORY, "namespace": NAMESPACE },
@@ -81,7 +89,8 @@ async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Resul
             None => missing.push((target, definition)),
             Some(stored) => {
                 prepare::default(&target, &mut definition);
-                if is_outdated(&stored.json(), &definition) {
+                // A later release has fields that this one does not know, and objects have them.
+                if server.standing == Standing::Current && is_outdated(&stored.json(), &definition) {
                     outdated.push((target, definition));
                 }
             }
@@ -122,7 +131,7 @@ async fn update(server: &Arc<ApiServer>, target: &Target, definition: &Value) ->
     let call = Call::internal(server, target);
     change(&call, target, &options(), |old| {
         let mut new = old.clone();
-        new["spec"] = definition["spec"].clone();
+        new["spec"] = stored_versions::spec_for_now(definition, old);
         Ok(Candidate::Untracked(new))
     })
     .await?;
