@@ -106,13 +106,13 @@ async fn seeds_hold(children: &Children) -> Result<()> {
                 failed.push(report.seed);
             }
             if done.is_multiple_of(100) {
-                let rate =
-                    f64::from(u32::try_from(done).unwrap_or(u32::MAX)) / (sys::real_elapsed() - began).as_secs_f64();
+                let rate = f64::from(u32::try_from(done).unwrap_or(u32::MAX))
+                    / sys::real_elapsed().saturating_sub(began).as_secs_f64();
                 println!("{done} of {count} seeds, {rate:.1} a second, {} failed", failed.len());
             }
         })
         .await?;
-    let took = (sys::real_elapsed() - began).as_secs_f64();
+    let took = sys::real_elapsed().saturating_sub(began).as_secs_f64();
     println!("{count} seeds from {first}, {steps} steps, {took:.1} s; failed: {failed:?}");
     ensure!(failed.is_empty(), "{} seeds fail: {failed:?}", failed.len());
     Ok(())
@@ -128,7 +128,9 @@ async fn replay(children: &Children, seed: u64) -> Result<()> {
             problems = report.problems;
         })
         .await?;
-    problems.iter().for_each(|problem| println!("  {problem}"));
+    for problem in &problems {
+        println!("  {problem}");
+    }
     ensure!(problems.is_empty(), "seed {seed} fails");
     Ok(())
 }

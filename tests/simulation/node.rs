@@ -60,7 +60,10 @@ fn next_step(sim: &Sim, instance: &Value) -> Option<Value> {
         "Succeeded" | "Failed" if is_going && finalizers.is_some_and(|all| all.len() > others.len()) => {
             Some(ended(&text(instance, "/status/phase")))
         }
-        "Running" if sim.is_faulty() && sim.percent(3) => Some(ended(*sim.pick(&["Failed", "Succeeded"]))),
+        "Running" if sim.is_faulty() && sim.percent(3) => {
+            let end = sim.pick(&["Failed", "Succeeded"]);
+            Some(ended(end))
+        }
         "Scheduled" => Some(json!({"metadata": {"uid": uid}, "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True"}],

@@ -226,8 +226,8 @@ async fn settle(cluster: &Cluster) -> std::result::Result<(), String> {
     let (sim, disk) = (&cluster.sim, &cluster.disk);
     let began = sim.elapsed();
     let mut last = (disk.revision(), sim.elapsed());
-    while sim.elapsed() - last.1 < QUIET {
-        if sim.elapsed() - began > SETTLES_WITHIN {
+    while sim.elapsed() < last.1 + QUIET {
+        if sim.elapsed() > began + SETTLES_WITHIN {
             let mut busy: BTreeMap<String, u32> = BTreeMap::new();
             for revision in disk.revision().saturating_sub(20)..=disk.revision() {
                 for event in disk.commit_of(revision).iter().flat_map(|commit| commit.iter()) {

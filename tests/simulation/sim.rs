@@ -194,7 +194,8 @@ impl Sim {
     pub(crate) fn trace(&self) -> (u64, String) {
         let state = self.0.state.lock();
         let hash = state.trace.clone().finalize();
-        (state.steps, hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect())
+        let start: [u8; 8] = std::array::from_fn(|at| hash[at]);
+        (state.steps, format!("{:016x}", u64::from_be_bytes(start)))
     }
 }
 

@@ -96,7 +96,7 @@ impl User {
     }
 
     fn namespace(&self) -> &'static str {
-        *self.sim.pick(&NAMESPACES)
+        NAMESPACES[usize::try_from(self.sim.below(NAMESPACES.len() as u64)).unwrap_or(0)]
     }
 
     fn token(&self) -> String {

@@ -164,7 +164,9 @@ async fn a_version_that_is_dropped_takes_no_object_with_it() {
     // As an earlier release would have stored them.
     forged(first.server(), crd::STORAGE_KEY, NAME, |value| {
         let versions = value["spec"]["versions"].as_array_mut().unwrap();
-        versions.iter_mut().for_each(|version| version["storage"] = json!(false));
+        for version in versions.iter_mut() {
+            version["storage"] = json!(false);
+        }
         let mut old = versions[0].clone();
         (old["name"], old["storage"]) = (json!("v1alpha0"), json!(true));
         versions.push(old);
