@@ -43,7 +43,10 @@ async fn opened(dir: &std::path::Path) -> Result<Running, StartError> {
         admin_password: None,
         website: None,
         audit: AuditLog::off(),
-        max_requests_in_flight: None,
+        authentication: crate::AuthenticationConfig::default(),
+        limits: crate::Limits::default(),
+        logins: crate::LoginLimits::default(),
+        front_proxies: None,
     };
     start_unheard(config).await
 }
