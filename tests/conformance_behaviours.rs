@@ -195,7 +195,7 @@ async fn namespaces_are_patched_finalized_and_emptied() {
         (&json!("yes"), &json!("Patched"))
     );
     object["spec"]["finalizers"].as_array_mut().expect("finalizers").push(json!("example.com/hold"));
-    object = client.put(&format!("{namespace}/finalize"), &object).await.expect("an answer").ok().expect("finalized");
+    client.put(&format!("{namespace}/finalize"), &object).await.expect("an answer").ok().expect("finalized");
     for (plural, body) in [
         ("pods", json!({"metadata": {"name": "p"}, "spec": template("x")["spec"]})),
         ("services", json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})),

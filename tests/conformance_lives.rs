@@ -25,10 +25,12 @@ impl Life {
         Self { is_namespaced: false, ..Self::of(version, plural, object) }
     }
 
+    #[must_use]
     pub fn with_status(self, status: Value) -> Self {
         Self { status: Some(status), ..self }
     }
 
+    #[must_use]
     pub fn with_scale(self) -> Self {
         Self { has_scale: true, ..self }
     }

@@ -12,7 +12,7 @@ pub(crate) fn json_body(data: &[u8]) {
     let Ok((object, complaints)) = server::parse_body(data, "application/json") else { return };
     assert!(complaints.len() <= data.len(), "more complaints than bytes");
     written_and_read(&object);
-    fits_its_kind(object);
+    fits_its_kind(&object);
 }
 
 /// Whatever YAML says, the object is one that JSON can say.
@@ -23,14 +23,14 @@ pub(crate) fn yaml_body(data: &[u8]) {
     });
     assert_eq!(again, object, "{:?}", text(data));
     written_and_read(&object);
-    fits_its_kind(object);
+    fits_its_kind(&object);
 }
 
 /// An object out of protobuf is one that JSON can say, and fits the kind that it says it is.
 pub(crate) fn protobuf_body(data: &[u8]) {
     let Ok((object, _)) = server::parse_body(data, "application/vnd.kubernetes.protobuf") else { return };
     written_and_read(&object);
-    fits_its_kind(object);
+    fits_its_kind(&object);
 }
 
 /// What is stored is read again as it was; what is served is the same with its revision.
@@ -48,8 +48,8 @@ fn written_and_read(object: &Value) {
     assert_eq!(json::parse(&served), Ok(typed));
 }
 
-fn fits_its_kind(object: Value) {
-    let said = object::gvk(&object);
+fn fits_its_kind(object: &Value) {
+    let said = object::gvk(object);
     let known = [said, Gvk::new("", "v1", "Pod"), Gvk::new("apps", "v1", "Deployment")];
     for gvk in known {
         if let Some(schema) = croft_api::kind_schema(&gvk) {

@@ -25,7 +25,7 @@ fn file(data: &[u8]) -> File {
 
 /// The parts of an image that are said to hold data lie in it and on the disk, one after the other.
 pub(crate) fn image_format(data: &[u8]) {
-    let Some((_, size, extents)) = image::image(&file(data)) else { return };
+    let Some((size, extents)) = image::image(&file(data)) else { return };
     assert!(size > 0 && size.is_multiple_of(512));
     let mut end = 0;
     for (disk, file, length) in extents {

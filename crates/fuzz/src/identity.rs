@@ -54,7 +54,7 @@ pub(crate) fn certificate(data: &[u8]) {
     let ca = &AUTHORITY.1;
     let now = now();
     let cert = CertificateDer::from(data.to_vec());
-    assert!(ca.verify_client(&[cert.clone()], now).is_err());
+    assert!(ca.verify_client(std::slice::from_ref(&cert), now).is_err());
     assert!(ca.verify_client(&[ca.cert_der().clone(), cert.clone()], now).is_err());
     ca::due_for_renewal(&cert, now);
     ca::ends_within(&cert, Duration::from_hours(1), now);

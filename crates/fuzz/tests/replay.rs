@@ -41,7 +41,7 @@ fn processor_time() -> Duration {
 fn run(target: &Target, name: &str, data: &[u8], is_made_up: bool) -> Result<(), String> {
     let before = processor_time();
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
-    let spent = processor_time() - before;
+    let spent = processor_time().saturating_sub(before);
     if outcome.is_ok() && spent < MOST {
         return Ok(());
     }
@@ -55,8 +55,8 @@ fn run(target: &Target, name: &str, data: &[u8], is_made_up: bool) -> Result<(),
 }
 
 fn replay(target: &Target) -> Result<(), String> {
-    let known = ["corpus", "regressions"].into_iter().flat_map(|kind| inputs(kind, target.name));
-    known.map(|(name, data)| run(target, &name, &data, false)).collect()
+    let mut known = ["corpus", "regressions"].into_iter().flat_map(|kind| inputs(kind, target.name));
+    known.try_for_each(|(name, data)| run(target, &name, &data, false))
 }
 
 fn make_up(target: &Target, seed: u64) -> Result<(), String> {
@@ -68,7 +68,7 @@ fn make_up(target: &Target, seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let start = processor_time();
     for number in 0..MADE_UP {
-        if processor_time() - start > MADE_UP_TIME {
+        if processor_time().saturating_sub(start) > MADE_UP_TIME {
             break;
         }
         let data = mutated(&corpus, &mut random, LONGEST);

@@ -8,13 +8,16 @@ use crate::oci::fuzzing as oci;
 use crate::unpack::{Unpacker, write_out};
 use crate::{Algorithm, inspect};
 
-/// The format of an image and the size of its disk, and where its data is: place on the disk, place in the file, size.
-pub fn image(file: &File) -> Option<(&'static str, u64, Vec<(u64, u64, u64)>)> {
+/// Place on the disk, place in the file, size.
+pub type Piece = (u64, u64, u64);
+
+/// The size of an image's disk, and where its data is.
+pub fn image(file: &File) -> Option<(u64, Vec<Piece>)> {
     let inspected = inspect(file).ok()?;
     let found = if inspected.format == Format::Qcow2 { extents(file, Format::Qcow2) } else { Ok(None) };
     let extents = found.ok().flatten().unwrap_or_default();
     let extents = extents.into_iter().map(|extent| (extent.disk, extent.file, extent.size)).collect();
-    Some((inspected.format.name(), inspected.virtual_size, extents))
+    Some((inspected.virtual_size, extents))
 }
 
 /// How many bytes a packed image has unpacked, into `output` and within `limit`.
