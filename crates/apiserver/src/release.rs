@@ -7,11 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use croft_meta::ApiError;
+use croft_store::Store;
 use serde_json::{Value, json};
 
 use crate::bootstrap;
-use crate::cache::Cache;
-use crate::server::ApiServer;
+use crate::cache;
+use crate::server::{ApiServer, StartError};
 
 /// All releases up to this one, in order. Their places in it are what is compared; a release of bug fixes has none of its own.
 const RELEASES: [&str; 1] = ["0.1"];
@@ -107,18 +108,24 @@ impl fmt::Display for Standing {
     }
 }
 
-fn found(cache: &Cache) -> Option<Mark> {
-    let object = cache.collection("core/configmaps").get(&format!("{NAMESPACE}/{NAME}"))?;
-    let mark = Mark::from_data(&object.json()["data"]);
+/// Read from the store: the cache begins a little while ago.
+async fn found(store: &dyn Store) -> croft_store::Result<Option<Mark>> {
+    let key = format!("{}core/configmaps/{NAMESPACE}/{NAME}", cache::ROOT);
+    let Some(record) = store.get(&key).await? else { return Ok(None) };
+    let object: Value = serde_json::from_slice(&record.value).unwrap_or_default();
+    let mark = Mark::from_data(&object["data"]);
     if mark.is_none() {
         tracing::warn!("the ConfigMap {NAMESPACE}/{NAME} makes no sense and is written anew");
     }
-    mark
+    Ok(mark)
 }
 
 /// Whether this program may open the store.
-pub(crate) fn check(cache: &Cache) -> Result<Standing, TooNew> {
-    found(cache).map_or(Ok(Standing::Current), |mark| standing(&mark, own()))
+pub(crate) async fn check(store: &dyn Store) -> Result<Standing, StartError> {
+    match found(store).await? {
+        Some(mark) => Ok(standing(&mark, own())?),
+        None => Ok(Standing::Current),
+    }
 }
 
 fn standing(mark: &Mark, own: u32) -> Result<Standing, TooNew> {
@@ -131,7 +138,7 @@ fn standing(mark: &Mark, own: u32) -> Result<Standing, TooNew> {
 
 /// Says in the store that this program has opened it, before it writes anything else. Returns what is migrated.
 pub(crate) async fn mark(server: &Arc<ApiServer>, known: &[&str]) -> Result<Mark, ApiError> {
-    let before = found(&server.cache);
+    let before = found(&*server.store).await.map_err(cache::store_error)?;
     let now = before.as_ref().map_or_else(|| Mark::new(own()), |mark| mark.opened_by(own(), known));
     if before.as_ref().is_some_and(|before| before.release < now.release) {
         tracing::info!(

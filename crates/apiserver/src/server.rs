@@ -372,8 +372,8 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     let ca = Arc::new(Ca::load_or_create(&pki_dir, now)?);
     let signer = Arc::new(TokenSigner::load_or_create(&pki_dir)?);
     let front_proxy = FrontProxy::load_or_create(&pki_dir.join("front-proxy"), now)?;
+    let standing = release::check(&*config.store).await?;
     let cache = Cache::load(Arc::clone(&config.store)).await?;
-    let standing = release::check(&cache)?;
     let catalog = Arc::new(crd::catalog(&cache, None));
     crd::default_old_objects(&cache, &catalog);
     let mut metrics = Metrics::new();

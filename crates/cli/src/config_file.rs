@@ -104,6 +104,18 @@ audit-webhook-batch-max-size: 4
 audit-webhook-batch-max-wait: 5s
 audit-webhook-batch-buffer-size: 6
 audit-webhook-initial-backoff: 7s
+authentication-config: /issuers
+oidc-issuer-url: https://issuer
+oidc-client-id: croft
+oidc-ca-file: /issuer-ca
+oidc-username-claim: email
+oidc-username-prefix: 'oidc:'
+oidc-groups-claim: groups
+oidc-groups-prefix: 'oidc:'
+oidc-required-claim: team=ops
+oidc-signing-algs: [RS256, ES256]
+requestheader-client-ca-file: /proxy-ca
+requestheader-allowed-names: proxy
 max-requests-inflight: 8
 max-connections: 500
 login-attempts: 9

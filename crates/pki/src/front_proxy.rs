@@ -44,13 +44,13 @@ impl FrontProxy {
     /// A new client certificate, good for a year.
     pub fn identity(&self, now: Timestamp) -> Result<ClientIdentity> {
         let issued = self.0.issue_client(CLIENT, &[], CLIENT_LIFE, now)?;
-        let cert = CertificateDer::from_pem_slice(issued.cert_pem.as_bytes()).map_err(broken)?;
-        let key = PrivateKeyDer::from_pem_slice(issued.key_pem.reveal().as_bytes()).map_err(broken)?;
+        let cert = CertificateDer::from_pem_slice(issued.cert_pem.as_bytes()).map_err(|err| broken(&err))?;
+        let key = PrivateKeyDer::from_pem_slice(issued.key_pem.reveal().as_bytes()).map_err(|err| broken(&err))?;
         Ok(ClientIdentity { cert, key })
     }
 }
 
-fn broken(err: rustls::pki_types::pem::Error) -> Error {
+fn broken(err: &rustls::pki_types::pem::Error) -> Error {
     Error::Tls(rustls::Error::General(err.to_string()))
 }
 
@@ -69,7 +69,7 @@ impl ProxyAuthority {
     pub fn from_pem(pem: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for cert in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-            roots.add(cert.map_err(broken)?).map_err(Error::Tls)?;
+            roots.add(cert.map_err(|err| broken(&err))?).map_err(Error::Tls)?;
         }
         if roots.is_empty() {
             return Err(Error::Tls(rustls::Error::General("there is no certificate in it".to_owned())));

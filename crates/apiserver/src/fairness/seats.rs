@@ -322,9 +322,13 @@ impl Room {
     /// The one of a level whose turn it is, if there is room.
     fn turn(&mut self, name: Box<str>) -> Option<(Box<str>, Box<str>, Waiter)> {
         let level = self.levels.get(&name)?;
-        let waiting = level.flows.iter().filter_map(|(flow, state)| Some((state, flow, state.waiting.front()?.width)));
-        let (_, flow, width) = waiting.min_by(|(a, _, _), (b, _, _)| a.clock.total_cmp(&b.clock))?;
-        let flow = flow.clone();
+        let waiting = level.flows.iter().filter_map(|(flow, state)| Some((state.clock, state.waiting.front()?, flow)));
+        // Of those that are equally far behind, whoever came first.
+        let in_turn = |(a, first, _): &(f64, &Waiter, _), (b, second, _): &(f64, &Waiter, _)| {
+            a.total_cmp(b).then(first.ticket.cmp(&second.ticket))
+        };
+        let (_, first, flow) = waiting.min_by(in_turn)?;
+        let (width, flow) = (first.width, flow.clone());
         if !self.has_room(&name, width) {
             return None;
         }

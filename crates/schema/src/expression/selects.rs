@@ -23,7 +23,7 @@ pub(super) fn selects(expression: &IdedExpr, operand: &str, field: &str) -> bool
         }),
         Expr::Comprehension(walk) => {
             let parts = [&walk.iter_range, &walk.accu_init, &walk.loop_cond, &walk.loop_step, &walk.result];
-            parts.into_iter().any(|part| within(part))
+            parts.into_iter().any(within)
         }
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => false,
     }
