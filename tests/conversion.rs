@@ -236,7 +236,7 @@ async fn lists(field: &Field) {
     loop {
         let page = field.read(&format!("{}?limit=7&continue={next}", at("v2"))).await;
         pages.extend(names(&page));
-        next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+        page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut next);
         if next.is_empty() {
             break;
         }
@@ -325,6 +325,9 @@ async fn kubectl(field: &Field) {
     kubectl.ok(&["delete", "links", "applied"]).await;
 }
 
+/// What a webhook makes of its answer.
+type Change = fn(&mut Value);
+
 async fn bad_answers(field: &Field) {
     let bad = |change: fn(&mut Value)| {
         move |request: &Value| {
@@ -333,7 +336,7 @@ async fn bad_answers(field: &Field) {
             Reply::Review(response)
         }
     };
-    let table: [(fn(&mut Value), &str); 8] = [
+    let table: [(Change, &str); 8] = [
         (|r| r["result"] = json!({"status": "Failure", "message": "not today"}), "failed: not today"),
         (|r| r["result"] = json!({"status": "Failure"}), "failed: response.result.status was 'Failure', not 'Success'"),
         (|r| r["convertedObjects"] = json!([]), "returned 0 objects, expected 1"),

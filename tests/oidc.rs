@@ -169,8 +169,8 @@ async fn audit_tells_them(server: &Croft) {
     eventually("it is written down", async || {
         let log = std::fs::read_to_string(&path)?;
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let of_ann = events.filter(|event| event["user"]["username"] == "corp:ann");
-        let event = of_ann.last().context("nothing of ann")?;
+        let mut of_ann = events.filter(|event| event["user"]["username"] == "corp:ann");
+        let event = of_ann.next_back().context("nothing of ann")?;
         ensure!(event["user"]["groups"] == json!(["corp:staff", "system:authenticated"]), "{event}");
         let id = &event["user"]["extra"]["authentication.kubernetes.io/credential-id"];
         ensure!(*id == json!(["JTI=t-1"]), "{event}");

@@ -68,8 +68,8 @@ pub(crate) async fn run(args: MigrateArgs) -> Result<(), Failure> {
         settings: etcd_settings,
     };
     let told = match (args.to, args.abort) {
-        (StoreKind::Etcd, false) => the_move.into_etcd().await,
-        (StoreKind::Embedded, false) => the_move.into_directory().await,
+        (StoreKind::Etcd, false) => the_move.to_etcd().await,
+        (StoreKind::Embedded, false) => the_move.to_directory().await,
         (to, true) => the_move.abort(to).await,
     };
     let closed = the_move.etcd.close().await;
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: MigrateArgs) -> Result<(), Failure> {
 }
 
 impl Move {
-    async fn into_etcd(&self) -> anyhow::Result<String> {
+    async fn to_etcd(&self) -> anyhow::Result<String> {
         let gate = self.etcd.gate().await?;
         if let Some(moved) = embedded::moved(&self.dir)? {
             return self.finish_into_etcd(&moved, gate).await;
@@ -111,12 +111,11 @@ impl Move {
     }
 
     async fn fill_etcd(&self, source: &Embedded, gate: Option<(Gate, i64)>) -> anyhow::Result<String> {
-        let id = match gate {
-            Some((gate, _)) => gate.id,
-            None => {
-                self.check_etcd_is_empty().await?;
-                self.shut_gate(Passage::Arriving, &self.directory_name).await?
-            }
+        let id = if let Some((gate, _)) = gate {
+            gate.id
+        } else {
+            self.check_etcd_is_empty().await?;
+            self.shut_gate(Passage::Arriving, &self.directory_name).await?
         };
         // What an earlier attempt brought may have changed since.
         self.etcd.clear().await?;
@@ -165,7 +164,7 @@ impl Move {
         Ok(())
     }
 
-    async fn into_directory(&self) -> anyhow::Result<String> {
+    async fn to_directory(&self) -> anyhow::Result<String> {
         let done = format!("{} has all objects; start the server with --store embedded", self.dir.display());
         let (gate, seen) = match self.etcd.gate().await? {
             Some((gate, _)) if gate.passage == Passage::Left && self.is_made_by(&gate) => return Ok(done),

@@ -80,12 +80,12 @@ impl Kinds {
             let name = group.metadata.name;
             for version in group.versions {
                 if version.freshness == "Stale" {
-                    self.stale.push(format!("{name}/{}", version.version));
+                    self.stale.push(format!("{name}/{}", version.name));
                     continue;
                 }
                 for found in version.resources {
                     let is_first = listed.insert((name.clone(), found.resource.clone()));
-                    let Some(kind) = found.into_kind(&name, &version.version) else { continue };
+                    let Some(kind) = found.into_kind(&name, &version.name) else { continue };
                     let kind = Arc::new(kind);
                     let api_version = kind.resource.api_version.as_str().into();
                     self.by_type.insert((api_version, kind.resource.kind.as_str().into()), Arc::clone(&kind));
@@ -121,7 +121,8 @@ struct GroupName {
 
 #[derive(Debug, Deserialize)]
 struct Version {
-    version: String,
+    #[serde(rename = "version")]
+    name: String,
     #[serde(default)]
     freshness: String,
     #[serde(default)]

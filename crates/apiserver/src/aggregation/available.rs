@@ -7,6 +7,7 @@ use std::time::Duration;
 use croft_meta::{ApiError, Gvk, Revision};
 use futures::future::join_all;
 use http::{Method, Request};
+use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -148,7 +149,6 @@ async fn discover(server: &Arc<ApiServer>, backend: &Backend) -> Result<Vec<Valu
         let url = format!("https://{}{}", backend.place.authority(), backend.root());
         return Err(missing(backend, &format!("bad status from {url}: {code}")));
     }
-    use http_body_util::BodyExt as _;
     let body = answer::read_body(body.map_err(Into::into).boxed_unsync(), LONGEST).await;
     let body = body.map_err(|error| missing(backend, error.message()))?;
     let list: Value = serde_json::from_slice(&body).map_err(|error| missing(backend, &error.to_string()))?;

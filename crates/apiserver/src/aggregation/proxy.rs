@@ -23,7 +23,7 @@ use crate::server::ApiServer;
 use crate::user::UserInfo;
 
 /// For an answer to begin; a watch or an upgraded connection may then go on for as long as it likes.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 /// Headers by which a server behind this one is told who asks; what a client says there is not passed on.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
 const UID: HeaderName = HeaderName::from_static("x-remote-uid");
@@ -59,7 +59,7 @@ pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, bo
     let request = request.map_err(ApiError::internal)?;
     let client = if is_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
     match tokio::time::timeout(ANSWER, send(&call.server, backend, request)).await {
-        Ok(Ok(answer)) => returned(call, answer, client).await,
+        Ok(Ok(answer)) => returned(call, answer, client),
         Ok(Err(why)) => Ok(unavailable(&format!("error trying to reach service: {why}"))),
         Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
     }
@@ -136,7 +136,7 @@ fn escaped(key: &str) -> String {
     key.bytes().map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-async fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) -> Result<Answer, ApiError> {
+fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) -> Result<Answer, ApiError> {
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client else {
             return Err(ApiError::bad_request("this connection cannot be upgraded"));

@@ -89,10 +89,10 @@ pub(super) fn checked(originals: &[Value], converted: Vec<Value>, from: &Gvk, to
 }
 
 fn same_object(original: &Value, converted: &Value) -> Result<(), String> {
-    let fields: [(&str, fn(&Value) -> &str); 3] =
-        [("name", object::name), ("namespace", object::namespace), ("UID", object::uid)];
-    for (what, of) in fields {
-        let (expected, found) = (of(original), of(converted));
+    let fields =
+        |of: &Value| [object::name(of).to_owned(), object::namespace(of).to_owned(), object::uid(of).to_owned()];
+    let names = ["name", "namespace", "UID"];
+    for (what, (expected, found)) in names.into_iter().zip(fields(original).into_iter().zip(fields(converted))) {
         if expected != found {
             return Err(format!("must have the same {what}: {expected} != {found}"));
         }
@@ -125,7 +125,7 @@ fn restore_metadata(original: &Value, converted: &mut Value) -> Result<(), Strin
 }
 
 fn check_texts(field: &str, texts: &Map<String, Value>, before: Option<&Value>) -> Result<(), String> {
-    for (key, value) in texts.iter().filter(|(_, value)| !value.is_string()) {
+    if let Some((key, value)) = texts.iter().find(|(_, value)| !value.is_string()) {
         let found = go_type(value);
         return Err(format!("metadata.{field}[{key}] must be a string, but is {found} in converted object"));
     }

@@ -29,7 +29,7 @@ fn text(schedule: &StateSchedule) -> String {
         (
             "croft_saved_state_next_timestamp_seconds",
             "When the next one is due",
-            schedule.next().map_or(0, |next| next.as_second()),
+            schedule.next().map_or(0, jiff::Timestamp::as_second),
         ),
     ];
     for (name, help, value) in gauges {

@@ -100,6 +100,9 @@ mod tests {
         request
     }
 
+    /// Signer, request, usages, and what comes of it.
+    type Case<'a> = (&'a str, SigningRequest, &'a [&'a str], Result<Option<Purpose>, &'a str>);
+
     #[test]
     fn signers_sign_what_upstream_s_sign() {
         let node = |change: fn(&mut SigningRequest)| request("system:node:a", "system:nodes", change);
@@ -111,7 +114,7 @@ mod tests {
         let no_node = Err("subject common name does not begin with system:node:");
         let not_client = Err("usages did not match [client auth digital signature key encipherment]");
         let not_server = Err("usages did not match [digital signature key encipherment server auth]");
-        let table: [(&str, SigningRequest, &[&str], Result<Option<Purpose>, &str>); 17] = [
+        let table: [Case<'_>; 17] = [
             (API_CLIENT, jane(), &[CLIENT], is_client),
             (API_CLIENT, jane(), &[SIGNATURE, ENCIPHERMENT, CLIENT], is_client),
             (API_CLIENT, plain(), &server, Err("invalid usage for client certificate: server auth")),

@@ -25,14 +25,14 @@ impl Claim {
     /// Makes the Lease if there is none.
     pub(super) async fn look(client: &kube::Client, own: &str) -> anyhow::Result<Self> {
         let api: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
-        let lease = match api.get_opt(LEASE).await.context("cannot read the Lease of the schedule")? {
-            Some(lease) => lease,
-            None => {
-                let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
-                let lease = Lease { metadata, spec: Some(LeaseSpec::default()) };
-                let made = api.create(&PostParams::default(), &lease).await;
-                made.context("cannot make the Lease of the schedule")?
-            }
+        let found = api.get_opt(LEASE).await.context("cannot read the Lease of the schedule")?;
+        let lease = if let Some(lease) = found {
+            lease
+        } else {
+            let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
+            let lease = Lease { metadata, spec: Some(LeaseSpec::default()) };
+            let made = api.create(&PostParams::default(), &lease).await;
+            made.context("cannot make the Lease of the schedule")?
         };
         let told = lease.metadata.annotations.as_ref().and_then(|annotations| annotations.get(ANNOTATION));
         // What somebody else put there is written anew.

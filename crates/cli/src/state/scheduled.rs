@@ -90,27 +90,11 @@ impl Scheduled {
         }
         info!(due = %next, "saving the state");
         let saved = self.save_held(&mut claim).await;
-        self.tell(&mut claim, events, saved);
+        tell(&mut claim, events, saved);
         if !claim.release(Timestamp::now()).await? {
             warn!("another server took over the schedule of saved states meanwhile");
         }
         Ok(Duration::from_millis(10))
-    }
-
-    fn tell(&self, claim: &mut Claim, events: &Events, saved: anyhow::Result<SavedState>) {
-        match saved {
-            Ok(saved) => {
-                info!(name = saved.name, size = saved.size, objects = saved.objects, "the state was saved");
-                events.normal(&claim.lease, "StateSaved", &format!("saved the state as {}", saved.name));
-                claim.schedule.succeeded(saved);
-            }
-            Err(error) => {
-                let message = format!("{error:#}");
-                error!(error = message, "the state could not be saved");
-                events.warning(&claim.lease, "StateNotSaved", &format!("the state could not be saved: {message}"));
-                claim.schedule.failed(Timestamp::now(), message);
-            }
-        }
     }
 
     /// Renews the Lease meanwhile: who loses it stops.
@@ -165,7 +149,7 @@ impl Scheduled {
     async fn forget(&self, claim: &mut Claim, opened: &Opened, cluster: &str) {
         let keep = usize::try_from(self.settings.keep).unwrap_or(usize::MAX);
         let retained = holding(claim, opened.store.retain_states(cluster, keep, &opened.keys)).await;
-        match retained.map(|retained| retained.context("cannot delete old states")).flatten() {
+        match retained.and_then(|retained| retained.context("cannot delete old states")) {
             Ok(retained) => {
                 for name in &retained.damaged {
                     warn!(name, "a saved state on the target is damaged, and does not count");
@@ -217,6 +201,22 @@ fn is_old(name: &str) -> bool {
     let begun = jiff::civil::DateTime::strptime("%Y%m%dt%H%M%Sz", name).ok();
     let begun = begun.and_then(|begun| begun.to_zoned(jiff::tz::TimeZone::UTC).ok());
     begun.is_some_and(|begun| Timestamp::now().duration_since(begun.timestamp()) > LEFT)
+}
+
+fn tell(claim: &mut Claim, events: &Events, saved: anyhow::Result<SavedState>) {
+    match saved {
+        Ok(saved) => {
+            info!(name = saved.name, size = saved.size, objects = saved.objects, "the state was saved");
+            events.normal(&claim.lease, "StateSaved", &format!("saved the state as {}", saved.name));
+            claim.schedule.succeeded(saved);
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            error!(error = message, "the state could not be saved");
+            events.warning(&claim.lease, "StateNotSaved", &format!("the state could not be saved: {message}"));
+            claim.schedule.failed(Timestamp::now(), message);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ pub(super) async fn follow(issuers: Arc<Issuers>, file: ConfigFile, stop: Cancel
         issuers.metrics.reloaded(outcome.is_ok().then_some(text.as_str()));
         match outcome {
             Ok(count) => {
-                tracing::info!(file = %path.display(), issuers = count, "read the authentication configuration again")
+                tracing::info!(file = %path.display(), issuers = count, "read the authentication configuration again");
             }
             Err(error) => tracing::error!(
                 file = %path.display(),

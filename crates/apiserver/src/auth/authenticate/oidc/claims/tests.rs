@@ -12,7 +12,7 @@ fn user(jwt: Value, claims: Value) -> Result<UserInfo, String> {
     config.issuers[0].user(&claims)
 }
 
-fn by_sub(more: Value) -> Value {
+fn by_sub(more: &Value) -> Value {
     let mut jwt = json!({"claimMappings": {"username": {"claim": "sub", "prefix": "a:"}}});
     for (name, value) in more.as_object().into_iter().flatten() {
         jwt["claimMappings"][name] = value.clone();
@@ -33,7 +33,7 @@ fn claims_become_a_user() {
     });
     let claims = json!({"sub": "ann", "groups": ["x", "y"], "oid": "u1", "jti": "t1", "team": "red",
         "teams": ["red", "", "blue"]});
-    let found = user(by_sub(mappings), claims).unwrap();
+    let found = user(by_sub(&mappings), claims).unwrap();
     assert_eq!((found.name.as_str(), found.uid.as_str()), ("a:ann", "u1"));
     assert_eq!(found.groups, ["g:x", "g:y"]);
     let extra = json!({"example.org/team": ["red"], "example.org/teams": ["red", "blue"],
@@ -42,7 +42,7 @@ fn claims_become_a_user() {
 
     let groups = |value: Value| {
         let claims = json!({"sub": "ann", "groups": value});
-        user(by_sub(json!({"groups": {"claim": "groups", "prefix": ""}})), claims).map(|user| user.groups)
+        user(by_sub(&json!({"groups": {"claim": "groups", "prefix": ""}})), claims).map(|user| user.groups)
     };
     assert_eq!(groups(json!("one")), Ok(vec!["one".to_owned()]));
     assert_eq!(groups(Value::Null), Ok(Vec::new()));
@@ -67,7 +67,7 @@ fn expressions_say_who_somebody_is() {
         |expression: &str| user(json!({"claimMappings": {"username": {"expression": expression}}}), json!({"a": 1}));
     assert!(of("1").unwrap_err().ends_with("username claim expression must return a string"));
     assert_eq!(of("''").unwrap_err(), "oidc: empty username via CEL expression is not allowed");
-    let groups = by_sub(json!({"groups": {"expression": "[1]"}}));
+    let groups = by_sub(&json!({"groups": {"expression": "[1]"}}));
     let error = user(groups, json!({"sub": "s"})).unwrap_err();
     assert!(error.ends_with("expression must return a string or a list of strings"), "{error}");
 }
@@ -75,7 +75,7 @@ fn expressions_say_who_somebody_is() {
 #[test]
 fn tokens_that_break_a_rule_are_refused() {
     let rules = |field: &str, rules: Value, claims: Value| {
-        let mut jwt = by_sub(json!({"groups": {"claim": "groups", "prefix": ""}}));
+        let mut jwt = by_sub(&json!({"groups": {"claim": "groups", "prefix": ""}}));
         jwt[field] = rules;
         user(jwt, claims).map(|user| user.name)
     };
@@ -113,7 +113,7 @@ fn claims_that_are_missing_or_doubtful_make_nobody() {
         (json!({"sub": 7}), "it is no string"),
         (json!({"sub": ""}), "claim is empty"),
     ] {
-        let error = user(by_sub(Value::Null), claims).unwrap_err();
+        let error = user(by_sub(&Value::Null), claims).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
     let mail = |claims| user(json!({"claimMappings": {"username": {"claim": "email", "prefix": ""}}}), claims);
@@ -121,13 +121,13 @@ fn claims_that_are_missing_or_doubtful_make_nobody() {
     assert_eq!(mail(json!({"email": "a@b", "email_verified": true})).unwrap().name, "a@b");
     assert_eq!(mail(json!({"email": "a@b", "email_verified": false})).unwrap_err(), "oidc: email not verified");
     assert!(mail(json!({"email": "a@b", "email_verified": "true"})).unwrap_err().contains("'email_verified'"));
-    let error = user(by_sub(json!({"uid": {"claim": "oid"}})), json!({"sub": "s"})).unwrap_err();
+    let error = user(by_sub(&json!({"uid": {"claim": "oid"}})), json!({"sub": "s"})).unwrap_err();
     assert_eq!(error, "oidc: parse uid claim \"oid\": claim not present");
 }
 
 #[test]
 fn groups_that_are_kept_elsewhere_are_refused() {
-    let of = |claims| user(by_sub(json!({"groups": {"claim": "groups", "prefix": ""}})), claims);
+    let of = |claims| user(by_sub(&json!({"groups": {"claim": "groups", "prefix": ""}})), claims);
     let sources = json!({"src1": {"endpoint": "https://a/groups", "access_token": "x"}});
     let claims = json!({"sub": "s", "_claim_names": {"groups": "src1"}, "_claim_sources": sources});
     let error = of(claims).unwrap_err();

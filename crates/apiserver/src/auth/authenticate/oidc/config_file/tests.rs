@@ -78,7 +78,8 @@ fn what_is_no_configuration_is_named() {
 
 #[test]
 fn mistakes_about_issuers_are_named_by_their_path() {
-    let table: [(&dyn Fn(&mut Value), &str); 18] = [
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let table: [(Change<'_>, &str); 18] = [
         (&|one| one["issuer"]["url"] = json!(""), "jwt[0].issuer.url: Required value"),
         (&|one| one["issuer"]["url"] = json!("http://a"), "Invalid value: \"http://a\": URL scheme must be https"),
         (&|one| one["issuer"]["url"] = json!("https://u:p@a"), "URL must not contain a username or password"),
