@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ui test faults lint fmt simulate bench conformance fuzz guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test faults lint fmt simulate bench release-fixture conformance fuzz guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -16,7 +16,7 @@ ARGS ?=
 export CROFT_PYTHON ?= $(if $(filter /%,$(TARGET)),,$(CURDIR)/)$(TARGET)/venv/bin/python
 
 help: ## Print this menu
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 run: ## Build the server and start it, with its data in ./data (DATA=, ARGS=)
 	@scripts/install-packages run
@@ -71,6 +71,11 @@ bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print th
 	@scripts/ui build
 	$(CARGO) build --release -p croft -p croft-e2e
 	"$(TARGET)/release/bench" $(ARGS)
+
+release-fixture: ## Keep a data directory as this release writes it, for the tests of later ones (docs/upgrades.md)
+	@scripts/install-packages test
+	$(BUILD_TO_TEST)
+	@scripts/release-fixture
 
 conformance: ## Run the Go clients; with KUBE_APISERVER=<binary> compare answers too (needs Go)
 	@scripts/install-packages test

@@ -85,6 +85,12 @@ impl Croft {
         Self::launch(Backing::start(store).await?, wrapper, "127.0.0.1", args, tempdir()?, None).await
     }
 
+    /// A server on the data that is in the directory already. It runs no virtual machines.
+    pub async fn start_in(dir: TempDir) -> Result<Self> {
+        let backing = Backing::start(StoreKind::Embedded).await?;
+        Self::launch(backing, Vec::new(), "127.0.0.1", vec!["--no-node".to_owned()], dir, None).await
+    }
+
     /// A server on another host, with its state in the etcd that answers at `endpoints`. With `first`, it is one more server of
     /// that one's cluster. It runs no virtual machines.
     pub async fn start_on(host: &Host, endpoints: &str, first: Option<&Self>) -> Result<Self> {
