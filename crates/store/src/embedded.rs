@@ -4,6 +4,7 @@
 //! - [`watch`]: history from the file, then live changes, without a gap or a repeat
 //! - [`read`]: reads on blocking threads, each in one snapshot
 //! - [`compaction`]: forgetting in small steps, and at times for good; [`checkpoint`]: emptying the write-ahead log beside the writer
+//! - [`inspect`]: how the file is, and what of it is damaged; [`salvage`]: what can still be read of it
 //! - [`moved`]: a store whose objects are elsewhere by now
 //! - [`restore`]: a new directory from what was saved elsewhere
 //! - [`health`]: from writable to read-only, and back when a full disk has room again
@@ -15,12 +16,14 @@ mod apply;
 mod checkpoint;
 mod compaction;
 mod health;
+mod inspect;
 mod leases;
 mod lock;
 mod moved;
 mod queue;
 mod read;
 mod restore;
+mod salvage;
 mod schema;
 mod watch;
 mod writer;
@@ -37,14 +40,20 @@ use croft_meta::Revision;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::BoxStream;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 pub use compaction::Retention;
+pub use inspect::check;
 pub use moved::{Moved, mark_moved, moved, origin};
 pub use restore::{AHEAD, Restoring};
+pub use salvage::{Salvaged, salvage};
 
 use crate::stats::Counters;
 use crate::txn::check_key;
-use crate::{Error, LeaseId, Limits, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
+use crate::{
+    Error, History, LeaseId, Limits, Range, RangeResult, Record, Result, Stats, Status, Store, Txn, TxnResult,
+    WatchItem,
+};
 use compaction::{Schedule, Sweeper};
 use health::Health;
 use leases::Leases;
@@ -91,6 +100,11 @@ struct Shared {
     compacted: AtomicU64,
     /// What was forgotten is to be overwritten as well.
     scrub: AtomicBool,
+    /// Who waits for all free space to be given back, however little it is.
+    shrink: Mutex<Vec<oneshot::Sender<Result<()>>>>,
+    /// As it was last told.
+    in_use_bytes: AtomicU64,
+    last_compaction: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -100,6 +114,25 @@ impl Shared {
 
     fn set_compacted(&self, revision: Revision) {
         self.compacted.store(revision.0, Ordering::Release);
+        *self.last_compaction.lock() = Some(crate::status::now());
+    }
+
+    fn wants_shrinking(&self) -> bool {
+        !self.shrink.lock().is_empty()
+    }
+
+    /// Tells all who wait for it.
+    fn shrunk(&self, outcome: impl Fn() -> Result<()>) {
+        for waiting in self.shrink.lock().drain(..) {
+            // Who has gone away does not care.
+            let _ = waiting.send(outcome());
+        }
+    }
+
+    /// Of the file and its log.
+    fn size_bytes(&self) -> u64 {
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
+        size(&self.path) + size(&self.path.with_extension("db-wal"))
     }
 
     fn check_open(&self) -> Result<()> {
@@ -122,6 +155,7 @@ impl Embedded {
         let lock = DirLock::take(dir)?;
         moved::refuse_moved(dir)?;
         let path = dir.join(schema::FILE);
+        inspect::refuse_damaged(&path)?;
         let connection = schema::open_writer(&path)?;
         schema::check_format(&connection, &path)?;
         let now = Instant::now();
@@ -140,6 +174,9 @@ impl Embedded {
             counters: Counters::default(),
             compacted: AtomicU64::new(compacted.0),
             scrub: AtomicBool::new(false),
+            shrink: Mutex::default(),
+            in_use_bytes: AtomicU64::new(0),
+            last_compaction: Mutex::default(),
             path,
         });
         let writer = Writer {
@@ -152,6 +189,7 @@ impl Embedded {
             next_expiry,
             pause: None,
             vacuuming: false,
+            busy_log: 0,
             _lock: lock,
         };
         let thread = std::thread::Builder::new()
@@ -241,6 +279,10 @@ impl Store for Embedded {
         async move { self.shared.queue.run(Command::Compact(revision), 0).await.map(drop) }.boxed()
     }
 
+    fn compacted(&self) -> Revision {
+        self.shared.compacted()
+    }
+
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {
         self.shared.scrub.store(true, Ordering::Release);
         // Forgets nothing more, and has the writer look.
@@ -278,11 +320,46 @@ impl Store for Embedded {
         .boxed()
     }
 
+    fn status(&self) -> BoxFuture<'_, Result<Status>> {
+        async {
+            self.shared.check_open()?;
+            let status = inspect::status(Arc::clone(&self.shared), self.shared.size_bytes()).await?;
+            self.shared.in_use_bytes.store(status.in_use_bytes, Ordering::Relaxed);
+            Ok(status)
+        }
+        .boxed()
+    }
+
+    fn defragment(&self, history: History) -> BoxFuture<'_, Result<()>> {
+        async move {
+            let (waiting, shrunk) = oneshot::channel();
+            self.shared.shrink.lock().push(waiting);
+            // Has the writer look, even if it forgets nothing more.
+            let until = match history {
+                History::Kept => self.shared.compacted(),
+                History::Forgotten => self.shared.watchers.revision(),
+            };
+            self.shared.queue.run(Command::Compact(until), 0).await?;
+            shrunk.await.map_err(|_| closed())?
+        }
+        .boxed()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        async {
+            self.shared.check_open()?;
+            inspect::check_open(Arc::clone(&self.shared)).await
+        }
+        .boxed()
+    }
+
     fn stats(&self) -> Stats {
-        let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
-        let wal = self.shared.path.with_extension("db-wal");
+        let (size_bytes, in_use_bytes) = (self.shared.size_bytes(), self.shared.in_use_bytes.load(Ordering::Relaxed));
         Stats {
-            size_bytes: size(&self.shared.path) + size(&wal),
+            size_bytes,
+            in_use_bytes,
+            reclaimable_bytes: size_bytes.saturating_sub(in_use_bytes),
+            is_damaged: self.shared.health.is_damaged(),
             watchers: u64::try_from(self.shared.watchers.count()).unwrap_or(u64::MAX),
             read_only: self.shared.health.reason(),
             ..self.shared.counters.snapshot()

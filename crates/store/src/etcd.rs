@@ -3,17 +3,20 @@
 //! - [`client`]: members, tokens, retries
 //! - [`watch`]: a watch that goes on over lost connections
 //! - [`gate`]: shut while the objects are moved to or from another store
+//! - [`maintenance`]: how the members are, and what is done for them
 //! - [`keys`]: our corner of the cluster's keys; [`errors`]: etcd's answers in our words
 
 mod client;
 mod errors;
 mod gate;
 mod keys;
+mod maintenance;
 mod proto;
 mod watch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,11 +26,14 @@ use futures::stream::{self, BoxStream};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tonic::transport::Channel;
-use tonic::{Request, Status};
+use tonic::{Request, Status as Answer};
 
 use crate::stats::Counters;
+use crate::status::{self, Status};
 use crate::txn::check_key;
-use crate::{Error, LeaseId, Limits, Op, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
+use crate::{
+    Error, History, LeaseId, Limits, Op, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem,
+};
 use client::{Client, Repeat};
 pub use gate::{Gate, Passage};
 use keys::Keys;
@@ -91,6 +97,14 @@ pub struct Etcd {
     trusts_progress: bool,
     /// Whether this is no more than one of the servers that the gate is for.
     minds_gate: bool,
+    /// Of the members, in their order.
+    endpoints: Vec<String>,
+    heard: Mutex<maintenance::Heard>,
+    last_compaction: Mutex<Option<String>>,
+    /// What this server has had forgotten.
+    compacted: AtomicU64,
+    /// Held while members are defragmented.
+    defragmenting: tokio::sync::Mutex<()>,
 }
 
 /// The sending ends of open watches.
@@ -137,6 +151,11 @@ impl Etcd {
             counters: Counters::default(),
             trusts_progress,
             minds_gate,
+            endpoints: options.endpoints.clone(),
+            heard: Mutex::default(),
+            last_compaction: Mutex::default(),
+            compacted: AtomicU64::default(),
+            defragmenting: tokio::sync::Mutex::default(),
         };
         let base = etcd.stored_base().await?;
         etcd.keys = Arc::new(Keys::new(&options.prefix).with_base(base));
@@ -151,9 +170,9 @@ impl Etcd {
         message: T,
         repeat: Repeat,
         rpc: impl Fn(KvClient<Channel>, Request<T>) -> F,
-    ) -> Result<R, Status>
+    ) -> Result<R, Answer>
     where
-        F: Future<Output = Result<tonic::Response<R>, Status>>,
+        F: Future<Output = Result<tonic::Response<R>, Answer>>,
     {
         let rpc = |channel, request| {
             let client = KvClient::new(channel).max_decoding_message_size(usize::MAX);
@@ -162,7 +181,7 @@ impl Etcd {
         self.client.call(message, repeat, rpc).await
     }
 
-    async fn raw_range(&self, request: proto::RangeRequest) -> Result<proto::RangeResponse, Status> {
+    async fn raw_range(&self, request: proto::RangeRequest) -> Result<proto::RangeResponse, Answer> {
         self.kv(request, Repeat::Safe, |mut kv, request| async move { kv.range(request).await }).await
     }
 
@@ -186,7 +205,12 @@ impl Etcd {
         }
     }
 
-    async fn range_error(&self, status: &Status, requested: Revision) -> Error {
+    fn has_compacted(&self, revision: Revision) {
+        self.compacted.fetch_max(revision.0, Ordering::AcqRel);
+        *self.last_compaction.lock() = Some(status::now());
+    }
+
+    async fn range_error(&self, status: &Answer, requested: Revision) -> Error {
         let found = if errors::is_compacted(status) {
             self.oldest().await.map(|oldest| Error::Compacted { requested, oldest })
         } else if errors::is_future(status) {
@@ -322,7 +346,7 @@ impl Etcd {
             *request.metadata_mut() = metadata;
             let mut answers = LeaseClient::new(channel).lease_keep_alive(request).await?.into_inner();
             let answer = answers.message().await?;
-            answer.map(tonic::Response::new).ok_or_else(|| Status::unavailable("the stream ended without an answer"))
+            answer.map(tonic::Response::new).ok_or_else(|| Answer::unavailable("the stream ended without an answer"))
         };
         let answer = self.client.call(proto::LeaseKeepAliveRequest { id: lease.0 }, Repeat::Safe, ask).await;
         let answer = answer.map_err(|status| lease_error(&status, lease))?;
@@ -385,16 +409,23 @@ impl Store for Etcd {
             if raw < 0 {
                 return Ok(());
             }
-            let request = proto::CompactionRequest { revision: raw };
+            let request = proto::CompactionRequest { revision: raw, physical: false };
             let answer =
                 self.kv(request, Repeat::Safe, |mut kv, request| async move { kv.compact(request).await }).await;
             match answer {
-                Ok(_) => Ok(()),
+                Ok(_) => {
+                    self.has_compacted(revision);
+                    Ok(())
+                }
                 Err(status) if errors::is_compacted(&status) => Ok(()),
                 Err(status) => Err(self.range_error(&status, revision).await),
             }
         }
         .boxed()
+    }
+
+    fn compacted(&self) -> Revision {
+        Revision(self.compacted.load(Ordering::Acquire))
     }
 
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
@@ -428,12 +459,34 @@ impl Store for Etcd {
         async { Ok(()) }.boxed()
     }
 
+    fn status(&self) -> BoxFuture<'_, Result<Status>> {
+        self.ask_status().boxed()
+    }
+
+    fn defragment(&self, history: History) -> BoxFuture<'_, Result<()>> {
+        self.defragment_members(history).boxed()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        self.compare_members().boxed()
+    }
+
     fn stats(&self) -> Stats {
-        Stats { watchers: u64::try_from(self.watches.count()).unwrap_or(u64::MAX), ..self.counters.snapshot() }
+        let heard = self.heard.lock().clone();
+        Stats {
+            watchers: u64::try_from(self.watches.count()).unwrap_or(u64::MAX),
+            size_bytes: heard.size_bytes,
+            in_use_bytes: heard.in_use_bytes,
+            reclaimable_bytes: heard.size_bytes.saturating_sub(heard.in_use_bytes),
+            is_damaged: heard.alarms.iter().any(|alarm| alarm == "CORRUPT"),
+            alarms: heard.alarms,
+            read_only: heard.read_only,
+            ..self.counters.snapshot()
+        }
     }
 }
 
-fn lease_error(status: &Status, lease: LeaseId) -> Error {
+fn lease_error(status: &Answer, lease: LeaseId) -> Error {
     if errors::is_no_lease(status) { Error::NoSuchLease(lease) } else { errors::error(status) }
 }
 

@@ -20,6 +20,7 @@ pub mod etcd;
 pub mod saved;
 pub mod sealed;
 mod stats;
+mod status;
 mod txn;
 
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use futures::stream::BoxStream;
 pub use embedded::{Embedded, EmbeddedOptions, Restoring, Retention};
 pub use etcd::{Etcd, EtcdOptions, Gate, Passage};
 pub use stats::{Histogram, Stats};
+pub use status::{Member, Status};
 pub use txn::Limits;
 
 /// One key's state at some revision.
@@ -141,9 +143,10 @@ pub enum Error {
     #[error("{} is in use by process {pid}; only one process may open a data directory", path.display())]
     Locked { path: PathBuf, pid: String },
     #[error(
-        "the database {} is damaged: {reason}; stop the server, move the file away, put a snapshot of it in its place \
-         and start again",
-        path.display()
+        "the database {} is damaged: {reason}; \"croft store check\" tells what of it; move the directory {} away and restore a \
+         saved state (\"croft state restore\"), or what \"croft store salvage\" can still read: see docs/store.md",
+        path.display(),
+        path.parent().unwrap_or(path).display()
     )]
     Corrupt { path: PathBuf, reason: String },
     #[error("{context}")]
@@ -152,6 +155,13 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+/// What becomes of what was superseded a while ago, but is still kept for those who follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    Kept,
+    Forgotten,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -172,6 +182,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn request_progress(&self) -> BoxFuture<'_, Result<()>>;
     /// Forgets history before `revision`; the newest version of every key is kept.
     fn compact(&self, revision: Revision) -> BoxFuture<'_, Result<()>>;
+    /// What came before this is forgotten, as far as is known without asking: it may be more.
+    fn compacted(&self) -> Revision {
+        Revision::ZERO
+    }
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>>;
     fn lease_keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<Duration>>;
     /// Deletes the lease's keys in one transaction.
@@ -181,6 +195,26 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Overwrites what [`Self::compact`] has forgotten, where the engine can. It is done later, when there is nothing else to do.
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {
         async { Ok(()) }.boxed()
+    }
+    /// How large it is, what of that is in use, and how those are who keep it; they are asked.
+    fn status(&self) -> BoxFuture<'_, Result<Status>> {
+        async {
+            let (revision, stats) = (self.revision().await?, self.stats());
+            let Stats { size_bytes, in_use_bytes, reclaimable_bytes, read_only, .. } = stats;
+            let sizes = Status { size_bytes, in_use_bytes, reclaimable_bytes, ..Status::default() };
+            Ok(Status { revision: revision.0, read_only, ..sizes })
+        }
+        .boxed()
+    }
+    /// Gives back the space that [`Self::compact`] has freed, while it is used, and returns when that is done. All history can be
+    /// forgotten before.
+    fn defragment(&self, history: History) -> BoxFuture<'_, Result<()>> {
+        let _ = history;
+        async { Ok(()) }.boxed()
+    }
+    /// Reads all of it, and tells what is damaged.
+    fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        async { Ok(Vec::new()) }.boxed()
     }
     /// What encrypts its values, if anything does.
     fn sealing(&self) -> Option<&Arc<sealed::Sealing>> {

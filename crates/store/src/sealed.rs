@@ -93,6 +93,15 @@ impl Sealer {
         Ok(Self { keys, prefixes: options.prefixes.clone() })
     }
 
+    /// As it was before it was encrypted, or why that cannot be told.
+    pub fn unseal(&self, record: &Record) -> Result<Record, String> {
+        if !envelope::is_sealed(&record.value) {
+            return Ok(record.clone());
+        }
+        let value = envelope::open(&self.keys, &record.key, &record.value).map_err(|why| why.to_string())?;
+        Ok(Record { value, ..record.clone() })
+    }
+
     pub fn seal(&self, record: &Record) -> Result<Record, NotSealed> {
         let value = sealed(&self.keys, &self.prefixes, &record.key, &record.value)?;
         Ok(Record { value: value.unwrap_or_else(|| record.value.clone()), ..record.clone() })

@@ -23,6 +23,14 @@ pub struct Stats {
     pub lagged: u64,
     /// Bytes of the database, 0 where the engine cannot tell.
     pub size_bytes: u64,
+    /// What of that was in use when the engine was last asked ([`crate::Store::status`]).
+    pub in_use_bytes: u64,
+    /// What of it defragmenting would give back, then.
+    pub reclaimable_bytes: u64,
+    /// Something that was read was not as it was written.
+    pub is_damaged: bool,
+    /// Those of etcd, by their names.
+    pub alarms: Vec<String>,
     /// Why writes are refused, when they are.
     pub read_only: Option<String>,
 }

@@ -178,7 +178,7 @@ async fn a_damaged_file_is_refused_with_advice() {
         overwrite(&path, at, &bytes);
         let err = open(dir.path()).map(drop).unwrap_err();
         assert!(matches!(&err, Error::Corrupt { .. }), "{what}: {err:?}");
-        assert!(err.to_string().contains("snapshot"), "{what}: {err}");
+        assert!(err.to_string().contains("croft state restore"), "{what}: {err}");
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("store.db"), "not a database, by far".repeat(1000)).unwrap();

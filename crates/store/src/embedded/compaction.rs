@@ -128,9 +128,17 @@ pub(super) fn has_much_free_space(connection: &Connection) -> rusqlite::Result<b
     Ok(free > 4096 && free > pages / 4)
 }
 
+pub(super) fn has_free_space(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.pragma_query_value(None, "freelist_count", |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
+/// Pages that are given back at a time, between two commits; what moving them writes to the log at the most.
+const RELEASED: usize = 128;
+pub(super) const RELEASED_BYTES: usize = RELEASED * 4096;
+
 /// Gives some pages back. The statement does one page per step, so its rows have to be drained.
 pub(super) fn release_space(connection: &Connection) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare("PRAGMA incremental_vacuum(128)")?;
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({RELEASED})"))?;
     let mut rows = statement.query([])?;
     while rows.next()?.is_some() {}
     Ok(())
@@ -140,6 +148,11 @@ pub(super) fn release_space(connection: &Connection) -> rusqlite::Result<()> {
 /// of the log's end.
 pub(super) fn rewrite(connection: &Connection) -> rusqlite::Result<bool> {
     connection.execute_batch("VACUUM")?;
+    cut_log(connection)
+}
+
+/// Moves all of the log into the file and cuts it to nothing. False if a reader was in the way.
+pub(super) fn cut_log(connection: &Connection) -> rusqlite::Result<bool> {
     let is_busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     Ok(is_busy == 0)
 }

@@ -21,6 +21,7 @@ struct Fault {
     reason: String,
     /// A full disk may get room again, so the next write tries; damage does not mend itself.
     passing: bool,
+    is_damage: bool,
 }
 
 impl Health {
@@ -39,7 +40,8 @@ impl Health {
 
     /// A write went through.
     pub(super) fn mended(&self) {
-        if let Some(fault) = self.fault.lock().take() {
+        // Damage that was found meanwhile stays.
+        if let Some(fault) = self.fault.lock().take_if(|fault| fault.passing) {
             tracing::info!(reason = %fault.reason, "the store takes writes again");
         }
     }
@@ -49,8 +51,12 @@ impl Health {
         let Some(fault) = self.classify(err) else {
             return Failure { read_only: None, text: err.to_string() };
         };
-        let reason = fault.reason.clone();
         let mut current = self.fault.lock();
+        // What does not mend itself is not made up for by what does.
+        if let Some(lasting) = current.as_ref().filter(|old| !old.passing && fault.passing) {
+            return Failure { read_only: Some(lasting.reason.clone()), text: String::new() };
+        }
+        let reason = fault.reason.clone();
         if current.as_ref().is_none_or(|old| old.reason != fault.reason) {
             tracing::error!(%reason, "the store is read-only");
         }
@@ -59,8 +65,11 @@ impl Health {
     }
 
     fn classify(&self, err: &rusqlite::Error) -> Option<Fault> {
-        let full =
-            || Fault { reason: format!("no space left on the disk of {}", self.database.display()), passing: true };
+        let full = || Fault {
+            reason: format!("no space left on the disk of {}", self.database.display()),
+            passing: true,
+            is_damage: false,
+        };
         match err.sqlite_error_code()? {
             _ if is_disk_full(&self.database, err) => Some(full()),
             ErrorCode::SystemIoFailure => Some(Fault {
@@ -69,18 +78,14 @@ impl Health {
                     self.database.display()
                 ),
                 passing: false,
+                is_damage: false,
             }),
             ErrorCode::ReadOnly => Some(Fault {
                 reason: format!("{} cannot be written to ({err})", self.database.display()),
                 passing: true,
+                is_damage: false,
             }),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(Fault {
-                reason: format!(
-                    "the database {} is damaged ({err}); take a copy of the objects, restore a snapshot and restart",
-                    self.database.display()
-                ),
-                passing: false,
-            }),
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(self.damage(&err.to_string())),
             _ => None,
         }
     }
@@ -88,22 +93,34 @@ impl Health {
     /// Damage found by a reader stops the writer too: it could only spread.
     pub(super) fn read_failed(&self, err: &rusqlite::Error) -> Error {
         if matches!(err.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
-            self.failed(err);
-            return Error::Corrupt { path: self.database.clone(), reason: err.to_string() };
+            return self.damaged(&err.to_string());
         }
         Error::Engine { context: "cannot read from the database".to_owned(), source: err.to_string().into() }
     }
 
+    pub(super) fn is_damaged(&self) -> bool {
+        self.fault.lock().as_ref().is_some_and(|fault| fault.is_damage)
+    }
+
+    /// Damage that was looked for and found.
+    pub(super) fn damaged(&self, what: &str) -> Error {
+        tracing::error!(reason = what, "the store is damaged, and read-only from now on");
+        *self.fault.lock() = Some(self.damage(what));
+        Error::Corrupt { path: self.database.clone(), reason: what.to_owned() }
+    }
+
+    fn damage(&self, what: &str) -> Fault {
+        let reason = format!(
+            "the database {} is damaged ({what}); \"croft store check\" tells what of it; save the state of this server while it runs \
+             (\"croft state save\"), and restore that, or one that was saved before, into a new data directory: see docs/store.md",
+            self.database.display()
+        );
+        Fault { reason, passing: false, is_damage: true }
+    }
+
     /// A row whose checksum does not hold.
     pub(super) fn bad_row(&self, row: i64) -> Error {
-        let reason = format!("row {row} does not match its checksum");
-        let mut fault = self.fault.lock();
-        tracing::error!(%reason, "the store is read-only");
-        *fault = Some(Fault {
-            reason: format!("the database {} is damaged ({reason}); restore a snapshot", self.database.display()),
-            passing: false,
-        });
-        Error::Corrupt { path: self.database.clone(), reason }
+        self.damaged(&format!("row {row} is not as it was written"))
     }
 }
 

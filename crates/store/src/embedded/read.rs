@@ -8,7 +8,7 @@ use bytes::Bytes;
 use croft_meta::Revision;
 use parking_lot::Mutex;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::Shared;
 use super::schema::{self, COMPACTED};
@@ -130,14 +130,18 @@ fn range_at(connection: &Connection, range: &Range, at: Revision) -> Result<Rang
     let (first, end) = bounds(range);
     // The first statement stays within the index; only versions that are part of the answer are read.
     let mut newest = connection.prepare_cached(
-        "SELECT max(id) FROM log INDEXED BY log_key WHERE key >= ?1 AND key < ?2 AND id <= ?3 GROUP BY key",
+        "SELECT max(id), key FROM log INDEXED BY log_key WHERE key >= ?1 AND key < ?2 AND id <= ?3 GROUP BY key",
     )?;
     let mut version = connection.prepare_cached("SELECT id, key, value, sum FROM log WHERE id = ?1")?;
     let mut result = RangeResult { revision: at, ..RangeResult::default() };
     let mut ids = newest.query((first, end, schema::last_row(at)))?;
     while let Some(row) = ids.next()? {
         let id: i64 = row.get(0)?;
-        let found = version.query_row([id], |row| Ok(read_version(row)))??;
+        let found = version.query_row([id], |row| Ok(read_version(row))).optional()?.ok_or(ReadError::BadRow(id))??;
+        // An index that is damaged may lead to what is whole, but something else.
+        if row.get_ref(1)?.as_blob().ok() != Some(found.key.as_bytes()) {
+            return Err(ReadError::BadRow(id));
+        }
         let Some(value) = found.value else { continue };
         if range.limit > 0 && result.records.len() == range.limit {
             result.more = true;
@@ -212,6 +216,20 @@ struct Version {
     key: String,
     revision: Revision,
     value: Option<Bytes>,
+}
+
+/// Whether a row with the columns id, key, value, sum is as it was written; what is wrong with it, if not.
+pub(super) fn is_whole(row: &Row<'_>) -> rusqlite::Result<Result<(), String>> {
+    match read_version(row) {
+        Ok(_) => Ok(Ok(())),
+        Err(ReadError::Sqlite(error)) => Err(error),
+        Err(_) => {
+            let (id, key) = (row.get::<_, i64>(0)?, row.get_ref(1)?);
+            let key = key.as_blob().map(|key| String::from_utf8_lossy(key).into_owned()).unwrap_or_default();
+            let revision = schema::revision_of(id);
+            Ok(Err(format!("{key} at revision {revision} (row {id}) is not as it was written")))
+        }
+    }
 }
 
 /// From the columns id, key, value, sum.

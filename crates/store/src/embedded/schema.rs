@@ -85,8 +85,10 @@ fn prepare_writer(path: &Path) -> rusqlite::Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.set_prepared_statement_cache_capacity(32);
-    // Before the first table; it cannot be changed afterwards.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
+        // Before the first table; it cannot be changed afterwards, and would write to the file each time.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // Checkpoints are made by their own thread, not by whoever happens to commit.

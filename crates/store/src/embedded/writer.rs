@@ -31,6 +31,8 @@ const SWEEP_IDLE: Duration = Duration::from_millis(5);
 /// After a failed attempt to end leases or to sweep.
 const RETRY: Duration = Duration::from_secs(1);
 const SCRUB_RETRY: Duration = Duration::from_millis(100);
+/// So often it is tried to cut the log to nothing, which readers may be in the way of.
+const CUTS: u32 = 50;
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -43,6 +45,8 @@ pub(super) struct Writer {
     /// Housekeeping failed: not before this.
     pub(super) pause: Option<Instant>,
     pub(super) vacuuming: bool,
+    /// How often a reader was in the way of the log's end.
+    pub(super) busy_log: u32,
     /// Let go of last.
     pub(super) _lock: DirLock,
 }
@@ -75,7 +79,8 @@ impl Writer {
 
     fn wake_at(&self) -> Option<Instant> {
         let scrub = self.shared.scrub.load(Ordering::Acquire);
-        let housekeeping = (!self.sweeper.is_done() || self.vacuuming || scrub).then(Instant::now);
+        let shrink = self.shared.wants_shrinking();
+        let housekeeping = (!self.sweeper.is_done() || self.vacuuming || scrub || shrink).then(Instant::now);
         let housekeeping = housekeeping.map(|now| self.pause.map_or(now, |pause| pause.max(now)));
         let schedule = self.schedule.as_ref().map(Schedule::next);
         [housekeeping, schedule, self.next_expiry].into_iter().flatten().min()
@@ -188,18 +193,23 @@ impl Writer {
     }
 
     fn sweep(&mut self) {
-        let idle = self.sweeper.is_done() && !self.vacuuming;
-        if idle || self.pause.is_some_and(|pause| pause > Instant::now()) || self.shared.health.refusal().is_some() {
+        let shrink = self.shared.wants_shrinking();
+        let idle = self.sweeper.is_done() && !self.vacuuming && !shrink;
+        if let Some(reason) = self.shared.health.refusal() {
+            self.shared.shrunk(|| Err(Error::ReadOnly { reason: reason.clone() }));
+            return;
+        }
+        if idle || self.pause.is_some_and(|pause| pause > Instant::now()) {
             return;
         }
         self.pause = None;
         let busy = self.shared.queue.has_waiting();
         if let Err(err) = self.sweep_step(if busy { SWEEP_BUSY } else { SWEEP_IDLE }) {
             self.roll_back();
-            self.shared.health.failed(&err);
+            let failure = self.shared.health.failed(&err);
+            self.shared.shrunk(|| Err(failure.error()));
             self.pause = Some(Instant::now() + RETRY);
         }
-        self.checkpointer.wrote(COMMIT_OVERHEAD_BYTES * 4);
     }
 
     /// Once all that was forgotten is swept, the file is written anew, and the log cut to nothing. It takes a moment for each few
@@ -231,14 +241,31 @@ impl Writer {
     fn sweep_unflushed(&mut self, budget: Duration) -> rusqlite::Result<()> {
         if self.sweeper.is_done() {
             compaction::release_space(&self.connection)?;
+            self.checkpointer.wrote(compaction::RELEASED_BYTES);
             self.vacuuming = compaction::has_much_free_space(&self.connection)?;
+            if self.shared.wants_shrinking() && !compaction::has_free_space(&self.connection)? {
+                self.cut_log()?;
+            }
             return Ok(());
         }
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let at = self.sweeper.step(&self.connection, budget)?;
         self.connection.execute_batch("COMMIT")?;
+        self.checkpointer.wrote(COMMIT_OVERHEAD_BYTES * 4);
         self.sweeper.advance(at);
         self.vacuuming = self.sweeper.is_done() && compaction::has_much_free_space(&self.connection)?;
+        Ok(())
+    }
+
+    /// The file ends where it should only when all of the log is in it.
+    fn cut_log(&mut self) -> rusqlite::Result<()> {
+        if compaction::cut_log(&self.connection)? || self.busy_log >= CUTS {
+            self.busy_log = 0;
+            self.shared.shrunk(|| Ok(()));
+            return Ok(());
+        }
+        self.busy_log += 1;
+        self.pause = Some(Instant::now() + SCRUB_RETRY);
         Ok(())
     }
 }

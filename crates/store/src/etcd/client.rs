@@ -91,6 +91,10 @@ impl Client {
         self.members.len()
     }
 
+    pub(super) fn channels(&self) -> &[Channel] {
+        &self.members
+    }
+
     /// The member in use, and its number for [`Self::leave`].
     pub(super) fn member(&self) -> (usize, Channel) {
         let number = *self.current.borrow();

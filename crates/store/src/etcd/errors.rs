@@ -18,7 +18,8 @@ pub(super) fn error(status: &Status) -> Error {
         Code::InvalidArgument if text.contains("too large") => Error::TooLarge { reason: reason() },
         Code::ResourceExhausted if text.contains("larger than max") => Error::TooLarge { reason: reason() },
         Code::ResourceExhausted if text.contains("space exceeded") => {
-            Error::ReadOnly { reason: format!("{}; compact and defragment it, then disarm its alarm", reason()) }
+            let what = "its quota is used up; \"croft store defrag --compact\" compacts and defragments it, and disarms its alarm";
+            Error::ReadOnly { reason: format!("{}: {what}", reason()) }
         }
         Code::DataLoss => Error::ReadOnly { reason: reason() },
         Code::InvalidArgument

@@ -132,7 +132,7 @@ impl Etcd {
     }
 }
 
-fn is_at(key: Vec<u8>, mod_revision: i64) -> proto::Compare {
+pub(super) fn is_at(key: Vec<u8>, mod_revision: i64) -> proto::Compare {
     proto::Compare {
         result: CompareResult::Equal as i32,
         target: CompareTarget::Mod as i32,

@@ -11,6 +11,7 @@ pub(super) struct Keys {
     /// Beside the root, so that no range shows it; before it, so that one watch can take in both.
     progress: String,
     gate: String,
+    maintenance: String,
     base_key: String,
     /// What our revisions have more than etcd's.
     base: u64,
@@ -23,6 +24,7 @@ impl Keys {
             root: format!("{prefix}/"),
             progress: format!("{prefix}-progress"),
             gate: format!("{prefix}-gate"),
+            maintenance: format!("{prefix}-maintenance"),
             base_key: format!("{prefix}-base"),
             base: 0,
         }
@@ -53,6 +55,11 @@ impl Keys {
 
     pub(super) fn gate_key(&self) -> Vec<u8> {
         self.gate.clone().into_bytes()
+    }
+
+    /// Held by the server that has members defragmented.
+    pub(super) fn maintenance_key(&self) -> Vec<u8> {
+        self.maintenance.clone().into_bytes()
     }
 
     pub(super) fn base_key(&self) -> Vec<u8> {
@@ -110,7 +117,7 @@ mod tests {
             let (first_all, end_all) = keys.everything_with_progress_key();
             assert!(first_all <= keys.progress_key() && first_all < first && end_all == end);
             assert!(keys.progress_key() < first);
-            for beside in [keys.gate_key(), keys.base_key()] {
+            for beside in [keys.gate_key(), keys.base_key(), keys.maintenance_key()] {
                 assert!(beside < first_all, "no watch and no range shows it");
             }
         }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::key_file::{self, KeyFileError};
 use super::keys::Keyring;
 use super::{Counters, PAGE, SealError, SealOptions, Sealing, envelope, first_key};
-use crate::{LeaseId, Range, RangeResult, Record, Result, Stats, Store, Txn, TxnResult, WatchItem};
+use crate::{History, LeaseId, Range, RangeResult, Record, Result, Stats, Status, Store, Txn, TxnResult, WatchItem};
 
 /// A store that encrypts what is put into it and opens what is read, and is like the one inside in all else.
 #[derive(Debug)]
@@ -139,6 +139,10 @@ impl Store for Sealed {
         self.inner.compact(revision)
     }
 
+    fn compacted(&self) -> Revision {
+        self.inner.compacted()
+    }
+
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>> {
         self.inner.lease_grant(ttl)
     }
@@ -157,6 +161,18 @@ impl Store for Sealed {
 
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {
         self.inner.scrub()
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<Status>> {
+        self.inner.status()
+    }
+
+    fn defragment(&self, history: History) -> BoxFuture<'_, Result<()>> {
+        self.inner.defragment(history)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<Vec<String>>> {
+        self.inner.check()
     }
 
     fn sealing(&self) -> Option<&Arc<Sealing>> {

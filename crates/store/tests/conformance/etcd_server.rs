@@ -15,6 +15,8 @@ pub(crate) struct EtcdServer {
     members: Vec<Member>,
     tls: bool,
     auth: bool,
+    /// How large its database may become.
+    quota_bytes: Option<u64>,
 }
 
 struct Member {
@@ -25,16 +27,20 @@ struct Member {
 
 impl EtcdServer {
     pub(crate) async fn start() -> Self {
-        Self::launch(1, false).await
+        Self::launch(1, false, None).await
     }
 
     pub(crate) async fn start_members(count: usize) -> Self {
-        Self::launch(count, false).await
+        Self::launch(count, false, None).await
+    }
+
+    pub(crate) async fn start_with_quota(bytes: u64) -> Self {
+        Self::launch(1, false, Some(bytes)).await
     }
 
     /// TLS with client certificates, and users.
     pub(crate) async fn start_guarded() -> Self {
-        let mut server = Self::launch(1, true).await;
+        let mut server = Self::launch(1, true, None).await;
         let grant = ["role", "grant-permission", "croft", "--prefix=true", "readwrite", "/croft"];
         let user = format!("croft:{PASSWORD}");
         let steps: [&[&str]; 7] = [
@@ -53,7 +59,7 @@ impl EtcdServer {
         server
     }
 
-    async fn launch(count: usize, tls: bool) -> Self {
+    async fn launch(count: usize, tls: bool, quota_bytes: Option<u64>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let ports: Vec<u16> = {
             // All at once, so that they differ.
@@ -62,7 +68,7 @@ impl EtcdServer {
         };
         let members =
             ports.chunks(2).map(|pair| Member { client_port: pair[0], peer_port: pair[1], process: None }).collect();
-        let mut server = Self { dir, members, tls, auth: false };
+        let mut server = Self { dir, members, tls, auth: false, quota_bytes };
         if tls {
             server.write_certificates();
         }
@@ -114,6 +120,9 @@ impl EtcdServer {
             .args(["--log-level", "error"])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        if let Some(bytes) = self.quota_bytes {
+            command.args(["--quota-backend-bytes", &bytes.to_string()]);
+        }
         if self.tls {
             command.arg("--client-cert-auth");
             for (flag, file) in
@@ -141,11 +150,13 @@ impl EtcdServer {
             .unwrap();
     }
 
-    fn etcdctl(&self, args: &[&str]) {
+    pub(crate) fn etcdctl(&self, args: &[&str]) {
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").args(["--endpoints", &self.url(0)]);
-        for (flag, file) in [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")] {
-            command.arg(flag).arg(self.path(file));
+        if self.tls {
+            for (flag, file) in [("--cacert", "ca.pem"), ("--cert", "client.pem"), ("--key", "client.key")] {
+                command.arg(flag).arg(self.path(file));
+            }
         }
         let output = command.args(args).output().expect("etcdctl is needed (Debian: etcd-client)");
         assert!(output.status.success(), "etcdctl {args:?}: {}", String::from_utf8_lossy(&output.stderr));

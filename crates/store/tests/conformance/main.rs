@@ -5,6 +5,7 @@ mod engine;
 mod etcd_only;
 mod etcd_server;
 mod handover;
+mod maintenance;
 mod moving;
 
 /// Each case on each engine, in a store of its own.
