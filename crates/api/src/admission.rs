@@ -34,10 +34,12 @@ mod template;
 #[cfg(test)]
 mod testing;
 mod typed;
+mod webhooks;
 
 use croft_meta::ApiError;
 use serde_json::Value;
 
+pub use self::webhooks::{Refuser, refused_by, refusers};
 use crate::resource::Behaviour;
 
 /// Objects as they are stored now.
@@ -46,6 +48,12 @@ pub trait Lookup {
     fn get(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value>;
     /// With an empty namespace: all namespaces.
     fn list(&self, group: &str, plural: &str, namespace: &str) -> Vec<Value>;
+
+    /// Pods that take the same room as machines do. None where it is pods that machines run in: they would count twice.
+    fn pods_beside_machines(&self, namespace: &str) -> Vec<Value> {
+        let _ = namespace;
+        Vec::new()
+    }
 
     /// Those whose JSON has this text somewhere, and maybe others: to look through many for a few.
     fn mentioning(&self, group: &str, plural: &str, namespace: &str, text: &str) -> Vec<Value> {
@@ -108,7 +116,7 @@ pub type Admit = fn(&mut Admission<'_>) -> Result<(), ApiError>;
 pub type AdmitDelete = fn(&Value, &dyn Lookup) -> Result<(), ApiError>;
 
 /// The rules of a kind, built in or shipped; `None` where there are none.
-pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelete>) {
+pub fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelete>) {
     match (group, plural) {
         ("kubevirt.io", "virtualmachines") => (Some(machine::admit), Some(machine::admit_delete)),
         ("kubevirt.io", "virtualmachineinstances") => (Some(instance::admit), None),
@@ -172,6 +180,11 @@ pub(crate) fn of(group: &str, plural: &str) -> (Option<Admit>, Option<AdmitDelet
         ("storage.k8s.io", "storageclasses") => (Some(storage::admit_class), Some(storage::admit_class_delete)),
         _ => (None, None),
     }
+}
+
+/// Of a setting, for what is found out by trying it.
+pub(crate) fn refuse_setting(why: &str) -> ApiError {
+    denial::refuse(machine::HARVESTER, 422, "Invalid", why)
 }
 
 /// A random UUID (version 4).

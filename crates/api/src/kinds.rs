@@ -3,6 +3,7 @@
 mod convert;
 mod fields;
 mod prepare;
+mod service;
 mod warnings;
 
 pub(crate) use convert::convert_autoscaler_to_v2;

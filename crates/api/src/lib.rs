@@ -26,10 +26,13 @@ pub mod instancetype;
 mod kind;
 mod kinds;
 pub mod kubevirt;
+pub mod limit_range;
 pub mod longhorn;
 pub mod machine_state;
 pub mod object_quota;
 mod openapi;
+pub mod pod_quota;
+pub mod pod_resources;
 mod print;
 pub mod protobuf;
 pub mod rbac;
@@ -43,7 +46,9 @@ mod validate;
 mod view;
 mod wire;
 
-pub use admission::{Admission, Admit, AdmitDelete, Lookup, shipped_behaviour};
+pub use admission::{
+    Admission, Admit, AdmitDelete, Lookup, Refuser, of as rules_of, refused_by, refusers, shipped_behaviour,
+};
 pub use blank::blank;
 pub use custom::{compare_versions, custom_resource, definition_outline};
 pub use kind::Marker;
@@ -53,4 +58,4 @@ pub use resource::{Behaviour, Column, Names, Resource, Scale, Scope, Subresource
 pub use schemas::{delete_options_schema, kind_schema, object_meta_schema};
 pub use shipped::{DEFINITIONS_DIGEST, idle_status, shipped_definitions, shipped_names};
 pub use table::builtin;
-pub use validate::{Need, ServiceNeeds, WEBHOOK_CONDITION_VARIABLES, service_needs};
+pub use validate::{Need, ServiceNeeds, service_needs};

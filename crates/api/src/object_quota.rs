@@ -1,23 +1,25 @@
 //! What a ResourceQuota can bound, and how much of it an object takes.
 //!
 //! Objects count one each, under `count/<resource>.<group>` and the older names of a few kinds; claims by their size,
-//! together and by class; machines as the pods that KubeVirt would run them in ([`crate::compute_quota`]).
+//! together and by class; machines as the pods that KubeVirt would run them in ([`crate::compute_quota`]), and pods that
+//! are stored beside them ([`crate::pod_quota`]).
 
 use croft_meta::Quantity;
 use serde_json::Value;
 
-use crate::compute_quota;
 use crate::view::{flag, has, list, map, strings, text};
+use crate::{compute_quota, pod_quota};
 
 const CLASS: &str = ".storageclass.storage.k8s.io/";
 const INSTANCES: (&str, &str) = ("kubevirt.io", "virtualmachineinstances");
+const PODS: (&str, &str) = ("", "pods");
 
-/// The resource (group and plural) whose objects a key counts; `None` if nothing in Croft is counted by it.
-pub fn source(key: &str) -> Option<(&str, &str)> {
+/// The resources (group and plural) whose objects a key counts; none if nothing in Croft is counted by it.
+pub fn sources(key: &str) -> Vec<(&str, &str)> {
     if let Some(counted) = key.strip_prefix("count/") {
-        return Some(counted.split_once('.').map_or(("", counted), |(plural, group)| (group, plural)));
+        return vec![counted.split_once('.').map_or(("", counted), |(plural, group)| (group, plural))];
     }
-    Some(match key {
+    vec![match key {
         "configmaps"
         | "secrets"
         | "services"
@@ -27,27 +29,41 @@ pub fn source(key: &str) -> Option<(&str, &str)> {
         "services.nodeports" | "services.loadbalancers" => ("", "services"),
         "requests.storage" => ("", "persistentvolumeclaims"),
         key if key.contains(CLASS) => ("", "persistentvolumeclaims"),
-        key if compute_quota::is_counted(key) => INSTANCES,
-        _ => return None,
-    })
+        key if compute_quota::is_counted(key) => return vec![INSTANCES, PODS],
+        key if pod_quota::is_counted(key) => PODS,
+        _ => return Vec::new(),
+    }]
+}
+
+/// Is it about machines and pods, and what they ask for?
+fn is_compute(key: &str) -> bool {
+    !key.starts_with("count/") && sources(key).contains(&PODS)
 }
 
 /// Does every object of the resource count one, whatever it says?
 pub fn is_plain_count(key: &str) -> bool {
-    match source(key) {
-        None | Some(INSTANCES) => false,
-        Some(_) => {
-            !matches!(key, "services.nodeports" | "services.loadbalancers") && !is_measured(key) && !key.contains(CLASS)
-        }
-    }
+    let is_special = matches!(key, "services.nodeports" | "services.loadbalancers") || key.contains(CLASS);
+    let is_by_phase_or_scope = |of: &(&str, &str)| *of == INSTANCES || *of == PODS;
+    let sources = sources(key);
+    !sources.is_empty() && !sources.iter().any(is_by_phase_or_scope) && !is_special && !is_measured(key)
 }
 
 fn is_measured(key: &str) -> bool {
     key.ends_with("requests.storage")
 }
 
-/// How much of what a key bounds an object of its resource takes.
-pub fn demand(key: &str, object: &Value) -> i64 {
+/// How much of what a key of a quota bounds an object of one of its resources takes.
+pub fn demand(quota: &Value, key: &str, of: (&str, &str), object: &Value) -> i64 {
+    if of != PODS {
+        return if is_in_scope(quota, key) { taken(key, object) } else { 0 };
+    }
+    if !pod_quota::is_in_scope(quota, object) {
+        return 0;
+    }
+    if is_compute(key) { pod_quota::demand(key, object) } else { 1 }
+}
+
+fn taken(key: &str, object: &Value) -> i64 {
     if let Some((class, what)) = key.split_once(CLASS) {
         let is_of_class = class_of(object) == class;
         return if !is_of_class {
@@ -62,7 +78,7 @@ pub fn demand(key: &str, object: &Value) -> i64 {
         "requests.storage" => storage(object),
         "services.loadbalancers" => i64::from(text(object, "spec.type") == "LoadBalancer"),
         "services.nodeports" => node_ports(object),
-        key if source(key) == Some(INSTANCES) => instance(key, object).unwrap_or_default(),
+        key if sources(key).contains(&INSTANCES) => instance(key, object).unwrap_or_default(),
         _ => 1,
     }
 }
@@ -104,7 +120,7 @@ fn node_ports(service: &Value) -> i64 {
 /// Are machines, or objects that are no pods, what the quota's scopes are about? Machines run without end, and always ask
 /// for memory.
 pub fn is_in_scope(quota: &Value, key: &str) -> bool {
-    let is_compute = source(key) == Some(INSTANCES);
+    let is_compute = sources(key).contains(&INSTANCES);
     let fits = |scope: &str, operator: &str| {
         is_compute && matches!(scope, "NotTerminating" | "NotBestEffort") && matches!(operator, "" | "Exists")
     };
@@ -117,7 +133,10 @@ pub fn is_in_scope(quota: &Value, key: &str) -> bool {
 /// The limits of a quota that are about one resource, or all: key, amount, and how it is written.
 pub fn limits(quota: &Value, of: Option<(&str, &str)>) -> Vec<(String, i64, String)> {
     let hard = map(quota, "spec.hard").into_iter().flatten();
-    hard.filter(|(key, _)| source(key).is_some_and(|found| of.is_none_or(|of| of == found)) && is_in_scope(quota, key))
+    // Which pods are in scope, each of them tells.
+    let counts =
+        |key: &str, found: (&str, &str)| of.is_none_or(|of| of == found) && (found == PODS || is_in_scope(quota, key));
+    hard.filter(|(key, _)| sources(key).into_iter().any(|found| counts(key, found)))
         .filter_map(|(key, hard)| {
             let written = hard.as_str().map_or_else(|| hard.to_string(), str::to_owned);
             Some((key.clone(), compute_quota::parsed(key, &written)?, written))
@@ -148,18 +167,22 @@ mod tests {
     #[test]
     fn keys_count_what_they_name() {
         let table = [
-            ("count/deployments.apps", Some(("apps", "deployments")), true),
-            ("count/secrets", Some(("", "secrets")), true),
-            ("configmaps", Some(("", "configmaps")), true),
-            ("requests.storage", Some(("", "persistentvolumeclaims")), false),
-            ("gold.storageclass.storage.k8s.io/requests.storage", Some(("", "persistentvolumeclaims")), false),
-            ("services.loadbalancers", Some(("", "services")), false),
-            ("pods", Some(INSTANCES), false),
-            ("limits.cpu", Some(INSTANCES), false),
-            ("requests.nvidia.com/gpu", None, false),
+            ("count/deployments.apps", vec![("apps", "deployments")], true),
+            ("count/secrets", vec![("", "secrets")], true),
+            ("configmaps", vec![("", "configmaps")], true),
+            ("requests.storage", vec![("", "persistentvolumeclaims")], false),
+            ("gold.storageclass.storage.k8s.io/requests.storage", vec![("", "persistentvolumeclaims")], false),
+            ("services.loadbalancers", vec![("", "services")], false),
+            ("count/pods", vec![PODS], false),
+            ("count/virtualmachineinstances.kubevirt.io", vec![INSTANCES], false),
+            ("pods", vec![INSTANCES, PODS], false),
+            ("limits.cpu", vec![INSTANCES, PODS], false),
+            ("requests.nvidia.com/gpu", vec![PODS], false),
+            ("ephemeral-storage", vec![PODS], false),
+            ("bananas", vec![], false),
         ];
         for (key, wanted, is_plain) in table {
-            assert_eq!(source(key), wanted, "{key}");
+            assert_eq!(sources(key), wanted, "{key}");
             assert_eq!(is_plain_count(key), is_plain, "{key}");
         }
     }
@@ -179,7 +202,7 @@ mod tests {
             ("services", &service, 1),
         ];
         for (key, object, wanted) in table {
-            assert_eq!(demand(key, object), wanted, "{key}");
+            assert_eq!(taken(key, object), wanted, "{key}");
         }
     }
 

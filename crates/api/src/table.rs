@@ -3,8 +3,7 @@
 //! A line is
 //! `scope kind plural[,short...] [@category] [/subresource...] [?selectable.field...] | columns`.
 //! The singular is the kind in lower case. Columns are `Name`, `Name:type`, `Name%format`, and `+Name` for
-//! `-o wide` only. Left out: what Croft has no answer for (a pod's exec, log, attach, port-forward, proxy, resize and
-//! ephemeral containers; proxies of nodes and services).
+//! `-o wide` only. Left out: what Croft has no answer for (a pod's log, resize and ephemeral containers).
 
 use std::sync::{Arc, LazyLock};
 
@@ -28,16 +27,16 @@ const GROUPS: &[(&str, &[&str], &str)] = &[
          N Event events,ev ?involvedObject.kind ?involvedObject.namespace ?involvedObject.name ?involvedObject.uid ?involvedObject.apiVersion ?involvedObject.resourceVersion ?involvedObject.fieldPath ?reason ?reportingComponent ?source ?type | Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name
          N LimitRange limitranges,limits | Name|Created At:date
          C Namespace namespaces,ns /finalize /status ?status.phase | Name|Status|Age
-         C Node nodes,no /status ?spec.unschedulable | Name|Status|Roles|Age|Version|+Internal-IP|+External-IP|+OS-Image|+Kernel-Version|+Container-Runtime
+         C Node nodes,no /proxy /status ?spec.unschedulable | Name|Status|Roles|Age|Version|+Internal-IP|+External-IP|+OS-Image|+Kernel-Version|+Container-Runtime
          N PersistentVolumeClaim persistentvolumeclaims,pvc /status | Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|+VolumeMode
          C PersistentVolume persistentvolumes,pv /status | Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|+VolumeMode
-         N Pod pods,po @all /binding /eviction /status ?spec.nodeName ?spec.restartPolicy ?spec.schedulerName ?spec.serviceAccountName ?spec.hostNetwork ?status.phase ?status.podIP ?status.podIPs ?status.nominatedNodeName | Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates
+         N Pod pods,po @all /attach /binding /eviction /exec /portforward /proxy /status ?spec.nodeName ?spec.restartPolicy ?spec.schedulerName ?spec.serviceAccountName ?spec.hostNetwork ?status.phase ?status.podIP ?status.podIPs ?status.nominatedNodeName | Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates
          N PodTemplate podtemplates | Name|Containers|Images|Pod Labels
          N ReplicationController replicationcontrollers,rc @all /scale /status ?status.replicas | Name|Desired:integer|Current:integer|Ready:integer|Age|+Containers|+Images|+Selector
          N ResourceQuota resourcequotas,quota /status | Name|Request|Limit|Age
          N Secret secrets ?type | Name|Type|Data|Age
          N ServiceAccount serviceaccounts,sa /token | Name|Secrets|Age
-         N Service services,svc @all /status ?spec.clusterIP ?spec.type | Name|Type|Cluster-IP|External-IP|Port(s)|Age|+Selector",
+         N Service services,svc @all /proxy /status ?spec.clusterIP ?spec.type | Name|Type|Cluster-IP|External-IP|Port(s)|Age|+Selector",
     ),
     ("apiregistration.k8s.io", &["v1"], "C APIService apiservices @api-extensions /status | Name|Service|Available|Age"),
     (
@@ -261,6 +260,10 @@ fn subresource(group: &str, version: &str, kind: &str, name: &str) -> Subresourc
         "token" => (Gvk::new("authentication.k8s.io", "v1", "TokenRequest"), &["create"]),
         "eviction" => (Gvk::new("policy", "v1", "Eviction"), &["create"]),
         "binding" => (Gvk::new("", "v1", "Binding"), &["create"]),
+        "attach" => (Gvk::new("", "v1", "PodAttachOptions"), &["create", "get"]),
+        "exec" => (Gvk::new("", "v1", "PodExecOptions"), &["create", "get"]),
+        "portforward" => (Gvk::new("", "v1", "PodPortForwardOptions"), &["create", "get"]),
+        "proxy" => (Gvk::new("", "v1", format!("{kind}ProxyOptions")), &["create", "delete", "get", "patch", "update"]),
         "finalize" => (Gvk::new(group, version, kind), &["update"]),
         _ => (Gvk::new(group, version, kind), &["get", "patch", "update"]),
     };
@@ -328,14 +331,14 @@ mod tests {
         assert_eq!(pods.names.categories, ["all"]);
         assert!(pods.is_namespaced());
         assert_eq!(pods.versions[0].columns[5].priority, 1);
-        assert!(!pods.versions[0].subresources.iter().any(|s| s.name == "exec"));
+        assert!(!pods.versions[0].subresources.iter().any(|s| s.name == "log"));
     }
 
     /// What a real kube-apiserver 1.34 lists, in its order, but for the subresources that this module's text leaves out;
     /// mutating policies it lists only if asked to.
     #[test]
     fn discovery_is_that_of_the_original() {
-        const LEFT_OUT: &[&str] = &["proxy", "attach", "ephemeralcontainers", "exec", "log", "portforward", "resize"];
+        const LEFT_OUT: &[&str] = &["ephemeralcontainers", "log", "resize"];
         let wanted: Vec<String> = include_str!("../testdata/discovery.txt")
             .lines()
             .map(|line| {

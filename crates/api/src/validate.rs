@@ -19,7 +19,6 @@ mod storage;
 mod tests;
 mod workload;
 
-pub use admission::WEBHOOK_CONDITION_VARIABLES;
 pub use service::{Need, ServiceNeeds, service_needs};
 
 use croft_meta::{FieldErrors, FieldPath};

@@ -5,10 +5,14 @@
 //! `copy` from a missing member gives null; array indices may be negative, counting from the end; and
 //! the first segment of a path is not looked at. And what it makes is not nested more deeply than what can be read again.
 
+mod diff;
+
 use serde_json::{Map, Value};
 
 use crate::error::PatchError;
 use croft_meta::json::{self, go_kind};
+
+pub use self::diff::diff;
 
 const MAX_OPERATIONS: usize = 10_000;
 /// What all `copy` operations of one patch may add, as a request may not be larger either.

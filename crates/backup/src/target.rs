@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use croft_meta::Chain;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{BoxStream, FuturesUnordered, TryStreamExt};
 use jiff::Timestamp;
@@ -93,6 +95,19 @@ pub fn open_url(url: &str, secret: &BTreeMap<String, String>) -> Result<Arc<dyn 
     let wrong = |error: UrlError| TargetError::new(Fault::Configuration, "open", url).because(error);
     let location: Location = url.parse().map_err(wrong)?;
     open(&location, Some(S3Access::from_secret(secret)))
+}
+
+/// Opens it and tries it as it will be used. The error is for whoever chose it.
+pub async fn tried(url: &str, secret: &BTreeMap<String, String>, patience: Duration) -> Result<(), String> {
+    let told = |error: TargetError| Chain(&error).to_string();
+    let found = match open_url(url, secret) {
+        Err(error) => Err(told(error)),
+        Ok(opened) => match tokio::time::timeout(patience, check(opened.as_ref())).await {
+            Ok(checked) => checked.map_err(told),
+            Err(_) => Err(format!("it does not answer within {} s", patience.as_secs())),
+        },
+    };
+    found.map_err(|why| format!("failed to connect to backup target, reason: {why}"))
 }
 
 /// What went wrong, as far as it matters to what is done about it.

@@ -30,6 +30,9 @@ const SECRETIVE: &[&str] = &[
     "tlskey",
     "secretvalue",
     "clientkey",
+    "totp",
+    "otpauth",
+    "recoverycode",
 ];
 /// Names that are nothing else.
 const SECRET: &[&str] = &["secret", "auth", "pass", "chpasswd", "htpasswd"];

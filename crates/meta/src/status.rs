@@ -55,6 +55,8 @@ struct Inner {
     reason: Cow<'static, str>,
     message: String,
     details: Option<Details>,
+    /// Where a list can go on all the same; empty for none.
+    continue_token: String,
 }
 
 impl std::error::Error for ApiError {}
@@ -67,12 +69,20 @@ impl fmt::Display for ApiError {
 
 impl ApiError {
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, reason: reason.into(), message: message.into(), details: None }))
+        let (reason, message) = (reason.into(), message.into());
+        Self(Box::new(Inner { code, reason, message, details: None, continue_token: String::new() }))
     }
 
     #[must_use]
     pub fn with_details(mut self, details: Details) -> Self {
         self.0.details = Some(details);
+        self
+    }
+
+    /// The list can go on with this, though not as of the moment that it began.
+    #[must_use]
+    pub fn with_continue(mut self, token: String) -> Self {
+        self.0.continue_token = token;
         self
     }
 
@@ -231,6 +241,9 @@ impl ApiError {
         }
         if let Some(details) = &self.0.details {
             status["details"] = json!(details);
+        }
+        if !self.0.continue_token.is_empty() {
+            status["metadata"]["continue"] = json!(self.0.continue_token);
         }
         status
     }

@@ -29,6 +29,8 @@ pub enum Error {
     Sign(#[source] jsonwebtoken::errors::Error),
     #[error("cannot hash the password: {0}")]
     Hash(String),
+    #[error("cannot draw a QR code: {0}")]
+    Qr(String),
     #[error("the system gives no random numbers: {0}")]
     Random(getrandom::Error),
     #[error("{0} is out of the range of times")]

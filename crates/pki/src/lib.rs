@@ -8,13 +8,14 @@
 //! - [`TokenSigner`] mints and checks service-account tokens (JWT); [`BearerToken`] is an opaque token of a user.
 //! - [`jws`] checks tokens that others sign, with the keys that they publish.
 //! - [`ssh`] makes key pairs for logging in to guests.
-//! - [`password`] hashes and checks passwords; [`Kubeconfig`] is the file that clients read.
+//! - [`password`] hashes and checks passwords; [`totp`] the codes of a second factor. [`Kubeconfig`] is the file that clients read.
 //!
 //! Nothing here knows about the API's objects or decides what somebody may do. Functions that depend on time take
 //! `now`. Secrets never show in `Debug`. Files are written whole or not at all, and private keys with mode 0600.
 //!
 //! Start reading at [`ca`].
 
+pub mod any_server;
 pub mod bearer;
 pub mod ca;
 pub mod client_cert;
@@ -33,6 +34,7 @@ pub mod signing_request;
 pub mod ssh;
 mod subject;
 pub mod tls;
+pub mod totp;
 
 pub use bearer::BearerToken;
 pub use ca::{Ca, Issued};
@@ -46,3 +48,4 @@ pub use service_account::{BoundObject, TokenError, TokenRequest, TokenSigner, Ve
 pub use serving::{ServerNames, ServingCert};
 pub use signing_request::SigningRequest;
 pub use tls::CertResolver;
+pub use totp::TotpKey;

@@ -389,14 +389,17 @@ async fn a_cdrom_is_changed_while_the_machine_runs() {
     let (process, qmp, mut events) = start(&dir.path().join("vm"), &machine).await.unwrap();
     let _process = Killed(process);
     let medium = Disk::cdrom(id("medium"), Some(Source::File(disk_file(dir.path(), "cd.iso", 1 << 20))));
-    qmp.open_tray("cd", true).await.unwrap();
     qmp.blockdev_add(disk::node(&medium).unwrap().unwrap()).await.unwrap();
+    // Whether it finds the tray closed or open.
     qmp.insert_medium("cd", "medium").await.unwrap();
-    qmp.close_tray("cd").await.unwrap();
-    let block = qmp.block().await.unwrap().remove(0);
-    assert_eq!(block.inserted.unwrap().node_name.as_deref(), Some("medium"));
     qmp.open_tray("cd", true).await.unwrap();
     events.wait_for("DEVICE_TRAY_MOVED").await.unwrap();
+    qmp.remove_medium("cd").await.unwrap();
+    qmp.insert_medium("cd", "medium").await.unwrap();
+    let block = qmp.block().await.unwrap().remove(0);
+    let inserted = block.inserted.unwrap();
+    assert_eq!((inserted.image.virtual_size, inserted.ro, block.tray_open), (1 << 20, true, false));
+    qmp.open_tray("cd", true).await.unwrap();
     qmp.remove_medium("cd").await.unwrap();
     qmp.blockdev_del("medium").await.unwrap();
     assert!(qmp.block().await.unwrap()[0].inserted.is_none());

@@ -7,14 +7,11 @@
 //! that one request may cause is bounded before it is done.
 
 mod check;
-mod condition;
 mod evaluate;
 mod field_path;
 mod macros;
 mod stack;
 mod value;
-
-pub use self::condition::Condition;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! CEL expressions of admission policies: compiled once per policy, evaluated on every request that matches. Those that
-//! say who the owner of a token is are the same, with other names.
+//! CEL expressions of admission policies and match conditions of webhooks: compiled once, evaluated on every request that
+//! matches. Those that say who the owner of a token is are the same, with other names.
 //!
 //! The parser and Kubernetes' functions come from kube-cel. The walk is our own: rules of schemas (`crate::cel`) bound
 //! their work before it is done, by the size of what they see; a policy sees whole objects, namespaces and parameters,
@@ -38,6 +38,8 @@ const MOST_ERRORS: usize = 5;
 const CALL_LIMIT: u64 = 1_000_000;
 /// What all expressions of one request may spend.
 const BUDGET: u64 = 10_000_000;
+/// What the match conditions of one webhook may spend on one request.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
 
 /// What an expression is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +63,12 @@ pub struct Names<'a> {
     pub variables: Option<&'a [&'a str]>,
     /// `Object{…}` and `JSONPatch{…}` can be made.
     pub has_patches: bool,
+}
+
+impl Names<'_> {
+    /// Those that match conditions of webhooks may use.
+    pub const WEBHOOK_CONDITION: Self =
+        Self { scope: Scope::Request, has_params: false, has_authorizer: true, variables: None, has_patches: false };
 }
 
 /// What an expression must yield.
@@ -122,6 +130,13 @@ pub struct Budget(Cell<u64>);
 impl Default for Budget {
     fn default() -> Self {
         Self(Cell::new(BUDGET))
+    }
+}
+
+impl Budget {
+    /// For the match conditions of one webhook.
+    pub fn of_conditions() -> Self {
+        Self(Cell::new(CONDITIONS_BUDGET))
     }
 }
 

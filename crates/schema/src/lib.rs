@@ -6,7 +6,7 @@
 //!
 //! A custom resource on its way in goes through [`prune_resource`], [`apply_defaults`] and
 //! [`validate_custom_resource`], which also runs its [`CelRules`]; a built-in kind is [`decode()`]d.
-//! Expressions of admission policies are in [`expression`]. [`check_structural`] is what a CustomResourceDefinition itself must pass.
+//! Expressions of admission policies and match conditions of webhooks are in [`expression`]. [`check_structural`] is what a CustomResourceDefinition itself must pass.
 //!
 //! Pure: no I/O, no clock (deep CEL rules borrow a thread for its stack). Start reading at [`Schema`], then [`Schema::from_json`].
 
@@ -15,6 +15,7 @@ mod custom_resource;
 mod decode;
 mod defaults;
 mod duplicates;
+mod embedded;
 pub mod expression;
 mod formats;
 mod model;
@@ -26,11 +27,12 @@ mod structural;
 mod testing;
 mod validate;
 
-pub use cel::{CelRules, Condition};
+pub use cel::CelRules;
 pub use custom_resource::validate_custom_resource;
 pub use decode::{Unknown, decode};
 pub use defaults::apply_defaults;
 pub use duplicates::duplicate_fields;
+pub use embedded::each_embedded_metadata;
 pub use formats::is_known_format;
 pub use model::{Additional, Constraints, ListType, PatchStrategy, Schema, Type};
 pub use parse::SchemaError;

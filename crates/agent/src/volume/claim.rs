@@ -119,13 +119,16 @@ impl Inner {
         if let Some(snapshot) = revert_to(claim) {
             return self.revert(claim, &pool, handle, snapshot).await;
         }
-        let wanted = plan::rounded(requested_bytes(claim));
-        if wanted <= granted_bytes(claim).max(binding::capacity_bytes(volume))
-            && file.size_bytes >= binding::capacity_bytes(volume)
-        {
-            return Ok(());
+        let promised = binding::capacity_bytes(volume);
+        let wanted = plan::rounded(requested_bytes(claim)).max(promised);
+        if wanted > promised || file.size_bytes < promised {
+            return self.expand(claim, volume, &pool, wanted).await;
         }
-        self.expand(claim, volume, &pool, wanted.max(binding::capacity_bytes(volume))).await
+        // An expansion may have been cut short between its last two writes.
+        if granted_bytes(claim) < promised {
+            return self.tell_expanded(claim, promised).await;
+        }
+        Ok(())
     }
 
     async fn file_is_missing(&self, claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Result<(), Error> {

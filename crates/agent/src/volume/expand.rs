@@ -47,6 +47,12 @@ impl Inner {
         let size = objects::size_text(wanted, claim);
         let name = volume.metadata.name.as_deref().unwrap_or_default();
         self.patch_volume(name, &json!({ "spec": { "capacity": { "storage": size } } })).await?;
+        self.tell_expanded(claim, wanted).await
+    }
+
+    /// The last step of an expansion. What comes before it is not done again if this fails.
+    pub(super) async fn tell_expanded(&self, claim: &PersistentVolumeClaim, size_bytes: u64) -> Result<(), Error> {
+        let size = objects::size_text(size_bytes, claim);
         let status = json!({ "capacity": { "storage": size }, "allocatedResources": { "storage": size }, "conditions": null, "allocatedResourceStatuses": null });
         self.patch_claim_status(claim, status).await?;
         let text = format!("the volume has {} now", size.0);

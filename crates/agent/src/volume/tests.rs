@@ -36,17 +36,8 @@ impl Rig {
         let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).unwrap();
         let listen = croft_apiserver::Listen { addr: "127.0.0.1:0".parse().unwrap(), is_required: true };
         let config = croft_apiserver::Config {
-            data_dir: dir.path().to_owned(),
             listen: vec![listen],
-            store,
-            extra_names: Vec::new(),
-            admin_password: None,
-            website: None,
-            audit: croft_apiserver::AuditLog::off(),
-            authentication: croft_apiserver::AuthenticationConfig::default(),
-            limits: croft_apiserver::Limits::default(),
-            logins: croft_apiserver::LoginLimits::default(),
-            front_proxies: None,
+            ..croft_apiserver::Config::new(dir.path().to_owned(), store)
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);
@@ -203,6 +194,30 @@ async fn start(client: &Client, dir: &Path) -> (Volumes, (CancellationToken, Joi
 
 fn size(claim: &PersistentVolumeClaim) -> &str {
     &claim.status.as_ref().unwrap().capacity.as_ref().unwrap()["storage"].0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expansion_that_was_cut_short_is_told_in_the_end() {
+    let mut rig = Rig::new().await;
+    rig.claim("disk", "2Mi", json!({})).await;
+    let volume = rig.bound("disk").await.spec.unwrap().volume_name.unwrap();
+    let path = rig.volumes.attach(NAMESPACE, "disk").unwrap().path;
+    rig.stop_agent().await;
+    // The file has grown and the volume says so; the agent ended before the claim did.
+    fs::File::options().write(true).open(path).unwrap().set_len(4 << 20).unwrap();
+    let params = PatchParams::default();
+    let capacity = Patch::Merge(json!({"spec": {"capacity": {"storage": "4Mi"}}}));
+    rig.persistent().patch(&volume, &params, &capacity).await.unwrap();
+    let wanted = Patch::Merge(json!({"spec": {"resources": {"requests": {"storage": "4Mi"}}}}));
+    rig.claims().patch("disk", &params, &wanted).await.unwrap();
+    rig.start_agent().await;
+    eventually("the claim is larger", async || {
+        let claim = rig.claims().get("disk").await.unwrap();
+        if size(&claim) == "4Mi" { Ok(()) } else { Err(size(&claim).to_owned()) }
+    })
+    .await;
+    rig.event("disk", "VolumeResizeSuccessful", "4Mi").await;
+    rig.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

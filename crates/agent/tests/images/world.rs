@@ -78,17 +78,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).unwrap();
         let server = croft_apiserver::start(Config {
-            data_dir: dir.path().to_owned(),
             listen: vec![Listen { addr: "127.0.0.1:0".parse().unwrap(), is_required: true }],
-            store,
-            extra_names: Vec::new(),
-            admin_password: None,
-            website: None,
-            audit: croft_apiserver::AuditLog::off(),
-            authentication: croft_apiserver::AuthenticationConfig::default(),
-            limits: croft_apiserver::Limits::default(),
-            logins: croft_apiserver::LoginLimits::default(),
-            front_proxies: None,
+            ..Config::new(dir.path().to_owned(), store)
         });
         let server = server.await.unwrap();
         let client = Client::new(server.local(), "default");

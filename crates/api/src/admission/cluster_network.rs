@@ -10,7 +10,7 @@ use super::{Admission, Lookup};
 use crate::harvester::VLAN_CONFIG_FINALIZER;
 use crate::view::{get, has, int, list, map, text};
 
-const VALIDATOR: &str = "validator.network.harvesterhci.io";
+pub(super) const VALIDATOR: &str = "validator.network.harvesterhci.io";
 const GROUP: &str = "network.harvesterhci.io";
 /// The network that nodes reach each other by.
 const MANAGEMENT: &str = "mgmt";

@@ -25,11 +25,22 @@ fn used(lookup: &dyn Lookup, namespace: &str, key: &str) -> i64 {
     instances.iter().filter_map(|instance| demand_of(instance, key)).fold(0, i64::saturating_add)
 }
 
+/// Beside machines, pods that are stored take room.
+fn used_of(quota: &Value, lookup: &dyn Lookup, namespace: &str, key: &str) -> i64 {
+    let pods = ("", "pods");
+    if key.starts_with("count/") || !object_quota::sources(key).contains(&pods) {
+        return used(lookup, namespace, key);
+    }
+    let stored = lookup.pods_beside_machines(namespace);
+    let taken = stored.iter().map(|pod| object_quota::demand(quota, key, pods, pod));
+    taken.fold(used(lookup, namespace, key), i64::saturating_add)
+}
+
 /// Refuses an instance for which its namespace has no room, in the words of Kubernetes.
 pub(super) fn check_instance(instance: &Value, lookup: &dyn Lookup) -> Result<(), ApiError> {
     let namespace = text(instance, "metadata.namespace");
     for quota in lookup.list("", "resourcequotas", namespace) {
-        if let Some(why) = exceeded(instance, &quota, |key| used(lookup, namespace, key)) {
+        if let Some(why) = exceeded(instance, &quota, |key| used_of(&quota, lookup, namespace, key)) {
             return Err(forbidden(instance, &why));
         }
     }

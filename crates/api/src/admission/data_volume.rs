@@ -11,7 +11,7 @@ use crate::cdi::{DataVolume, DataVolumeSource, DataVolumeSpec};
 use crate::kubevirt::VirtualMachineSpec;
 use crate::view::{get, has, list, text};
 
-const VALIDATOR: &str = "datavolume-validate.cdi.kubevirt.io";
+pub(super) const VALIDATOR: &str = "datavolume-validate.cdi.kubevirt.io";
 
 pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     if admission.subresource == "status" || has(admission.object, "metadata.deletionTimestamp") {

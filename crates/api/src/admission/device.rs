@@ -9,7 +9,7 @@ use super::denial::refuse;
 use super::{Admission, Lookup};
 use crate::view::{flag, get, has, list, map, number, text};
 
-const VALIDATOR: &str = "pcidevices-webhook.harvesterhci.io";
+pub(super) const VALIDATOR: &str = "pcidevices-webhook.harvesterhci.io";
 const GROUP: &str = "devices.harvesterhci.io";
 
 fn invalid(message: &str) -> ApiError {

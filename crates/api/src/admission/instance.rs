@@ -13,8 +13,8 @@ use crate::kubevirt::{
 };
 use crate::view::{get, map_mut, remove, restore, set, text};
 
-const CREATE: &str = "virtualmachineinstances-create-validator.kubevirt.io";
-const UPDATE: &str = "virtualmachineinstances-update-validator.kubevirt.io";
+pub(super) const CREATE: &str = "virtualmachineinstances-create-validator.kubevirt.io";
+pub(super) const UPDATE: &str = "virtualmachineinstances-update-validator.kubevirt.io";
 
 /// Labels that say what Croft did; nobody else may.
 const RESERVED_LABELS: &[&str] = &[
@@ -44,11 +44,16 @@ fn create(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     compute::fill_limits(&mut vmi, text(admission.object, "metadata.namespace"), admission.lookup);
     vmi.fill_defaults(&cluster_config(admission.lookup), &uuid(admission.random));
     let status = vmi.status.get_or_insert_default();
+    // A webhook may be asked twice about the same creation.
+    let is_new = status.phase.as_deref() != Some(phase::PENDING);
     status.phase = Some(phase::PENDING.to_owned());
-    status.phase_transition_timestamps.push(VirtualMachineInstancePhaseTransitionTimestamp {
+    let pending = VirtualMachineInstancePhaseTransitionTimestamp {
         phase: status.phase.clone(),
         phase_transition_timestamp: Some(Time(admission.now)),
-    });
+    };
+    if is_new {
+        status.phase_transition_timestamps.push(pending);
+    }
     let mut denial = Denial::by(CREATE);
     spec::check(&mut denial, &FieldPath::new("spec"), &vmi.spec);
     spec::check_instance(&mut denial, &vmi.spec);

@@ -10,7 +10,7 @@ use super::denial::refuse;
 use super::{Admission, Lookup};
 use crate::view::{default, default_text, get, has, int, list, map, number, text};
 
-const VALIDATOR: &str = "validator.harvester-load-balancer.harvesterhci.io";
+pub(super) const VALIDATOR: &str = "validator.harvester-load-balancer.harvesterhci.io";
 const GROUP: &str = "loadbalancer.harvesterhci.io";
 
 fn refusal(verb: &str, kind: &str, name: &str, why: &str) -> Result<(), ApiError> {

@@ -8,7 +8,7 @@ use super::{Admission, Lookup};
 use crate::longhorn::SHOWS;
 use crate::view::{flag, get, has, list, map, text};
 
-const LONGHORN: &str = "validator.longhorn.io";
+pub(super) const LONGHORN: &str = "validator.longhorn.io";
 
 pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     if admission.is_internal || has(admission.object, "metadata.deletionTimestamp") {

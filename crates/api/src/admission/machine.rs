@@ -25,7 +25,7 @@ pub(super) use claims::is_shareable;
 pub(super) const HARVESTER: &str = "validator.harvesterhci.io";
 pub(super) const HARVESTER_MUTATOR: &str = "mutator.harvesterhci.io";
 const MUTATOR: &str = "virtualmachines-mutator.kubevirt.io";
-const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
+pub(super) const VALIDATOR: &str = "virtualmachine-validator.kubevirt.io";
 
 const RUN_STRATEGY: &str = "harvesterhci.io/vmRunStrategy";
 const KNOWN_ADDRESSES: &str = "harvesterhci.io/mac-address";

@@ -9,8 +9,8 @@ use super::{Admission, Lookup};
 use crate::kubevirt::{LABEL_MIGRATION_INSTANCE, MIGRATION_FINALIZER, condition, phase};
 use crate::view::{get, has, list, map_mut, text};
 
-const CREATE: &str = "migration-create-validator.kubevirt.io";
-const UPDATE: &str = "migration-update-validator.kubevirt.io";
+pub(super) const CREATE: &str = "migration-create-validator.kubevirt.io";
+pub(super) const UPDATE: &str = "migration-update-validator.kubevirt.io";
 
 pub(super) fn admit(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     if admission.subresource == "status" || has(admission.object, "metadata.deletionTimestamp") {

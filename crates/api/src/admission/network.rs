@@ -9,7 +9,7 @@ use super::{Admission, Lookup};
 use crate::harvester::settings;
 use crate::view::{flag, get, has, int, list, map_mut, set, text};
 
-const VALIDATOR: &str = "network-validator.harvesterhci.io";
+pub(super) const VALIDATOR: &str = "network-validator.harvesterhci.io";
 const GROUP: &str = "network.harvesterhci.io";
 const CLUSTER_NETWORK: &str = "network.harvesterhci.io/clusternetwork";
 pub(super) const UPLINK_MTU: &str = "network.harvesterhci.io/uplink-mtu";

@@ -8,8 +8,8 @@ use super::{Admission, quantities};
 use crate::instancetype::is_topology;
 use crate::view::{get, has, number, text};
 
-const INSTANCETYPE: &str = "virtualmachineinstancetype-validator.instancetype.kubevirt.io";
-const PREFERENCE: &str = "virtualmachinepreference-validator.instancetype.kubevirt.io";
+pub(super) const INSTANCETYPE: &str = "virtualmachineinstancetype-validator.instancetype.kubevirt.io";
+pub(super) const PREFERENCE: &str = "virtualmachinepreference-validator.instancetype.kubevirt.io";
 
 pub(super) fn admit_instancetype(admission: &mut Admission<'_>) -> Result<(), ApiError> {
     quantities::of_size(admission.object);

@@ -1,6 +1,12 @@
 //! Where backups go: the value of the setting `backup-target`, and the Secret that its keys are moved to.
 
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use croft_meta::{ApiError, object};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::BackupPlace;
 
@@ -71,6 +77,18 @@ impl BackupTarget {
         ]
     }
 
+    /// The same beside what is kept already: keys that are not given again stay as they were.
+    pub fn secret_with(&self, kept: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let mut secret = kept.clone();
+        for (name, value) in self.secret() {
+            let is_key = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].contains(&name);
+            if !is_key || self.has_keys() {
+                secret.insert(name.to_owned(), value);
+            }
+        }
+        secret
+    }
+
     /// The same without what nobody is to read.
     #[must_use]
     pub fn without_keys(&self) -> Self {
@@ -78,9 +96,51 @@ impl BackupTarget {
     }
 }
 
+/// What must be tried before the setting is stored; `None` for other settings, and for what was tried before.
+pub fn to_try(new: &Value, old: Option<&Value>) -> Option<BackupTarget> {
+    let value = |setting: &Value| setting["value"].as_str().unwrap_or_default().to_owned();
+    if object::name(new) != SETTING || old.map(value) == Some(value(new)) {
+        return None;
+    }
+    let wanted: BackupTarget = serde_json::from_str(&value(new)).unwrap_or_default();
+    Some(wanted).filter(BackupTarget::is_set)
+}
+
+/// Of a target that was tried and does not work.
+pub fn refusal(why: &str) -> ApiError {
+    crate::admission::refuse_setting(&format!("value: {why}"))
+}
+
+/// What is in the Secret that the keys were moved to.
+pub fn kept_in(secret: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| {
+        let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    secret["data"].as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_are_not_given_are_those_that_were_kept() {
+        let kept: BTreeMap<String, String> =
+            [("AWS_ACCESS_KEY_ID", "old"), ("AWS_SECRET_ACCESS_KEY", "hush"), ("AWS_ENDPOINTS", "http://a")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into();
+        let target = |id: &str| BackupTarget {
+            ty: "s3".to_owned(),
+            endpoint: "http://b".to_owned(),
+            access_key_id: id.to_owned(),
+            ..BackupTarget::default()
+        };
+        let same = target("").secret_with(&kept);
+        assert_eq!((same["AWS_ACCESS_KEY_ID"].as_str(), same["AWS_ENDPOINTS"].as_str()), ("old", "http://b"));
+        let other = target("new").secret_with(&kept);
+        assert_eq!((other["AWS_ACCESS_KEY_ID"].as_str(), other["AWS_SECRET_ACCESS_KEY"].as_str()), ("new", ""));
+    }
 
     #[test]
     fn keys_go_to_the_secret_and_nowhere_else() {

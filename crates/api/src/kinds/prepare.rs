@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::service;
 use crate::go_json;
-use crate::view::{flag, get, has, list, map_mut, remove, restore, set, strings, text};
+use crate::view::{flag, get, has, list, map_mut, remove, restore, set, text};
 
 type Create = fn(&mut Value);
 type Update = fn(&mut Value, &Value);
@@ -15,7 +16,7 @@ pub(super) fn of(group: &str, plural: &str) -> (Create, Update) {
         ("", "nodes") => (|_| {}, keep_status),
         ("", "persistentvolumes") => (create_volume, keep_status),
         ("", "persistentvolumeclaims") => (create_claim, update_claim),
-        ("", "services") => (create_service, update_service),
+        ("", "services") => (service::create, service::update),
         (_, "daemonsets") => (create_daemon_set, update_daemon_set),
         (_, "jobs") => (create_job, keep_status),
         (_, "certificatesigningrequests") => (create_signing_request, update_signing_request),
@@ -44,7 +45,7 @@ pub(super) fn of(group: &str, plural: &str) -> (Create, Update) {
 }
 
 /// The status of a new object is the zero value of its type, whatever the client sent.
-fn reset_status(v: &mut Value, phase: Option<&str>) {
+pub(super) fn reset_status(v: &mut Value, phase: Option<&str>) {
     remove(v, "status");
     if let Some(phase) = phase {
         set(v, "status.phase", phase);
@@ -53,7 +54,7 @@ fn reset_status(v: &mut Value, phase: Option<&str>) {
 }
 
 /// Status has its own subresource.
-fn keep_status(v: &mut Value, old: &Value) {
+pub(super) fn keep_status(v: &mut Value, old: &Value) {
     restore(v, old, "status");
 }
 
@@ -136,94 +137,6 @@ fn same_data_source(v: &mut Value) {
         // Another namespace is something that the old field cannot say.
         (None, Some(reference)) if !has(&reference, "namespace") => set(v, "spec.dataSource", reference),
         _ => {}
-    }
-}
-
-fn create_service(v: &mut Value) {
-    reset_status(v, None);
-    if text(v, "spec.type") == "ExternalName" {
-        return;
-    }
-    same_cluster_ips(v, None);
-}
-
-fn update_service(v: &mut Value, old: &Value) {
-    keep_status(v, old);
-    keep_allocated(v, old);
-    same_cluster_ips(v, Some(old));
-}
-
-/// A client that leaves out what was allocated does not mean to give it up, as long as the type still needs it.
-fn keep_allocated(v: &mut Value, old: &Value) {
-    let needs_ip = |s: &Value| matches!(text(s, "spec.type"), "ClusterIP" | "NodePort" | "LoadBalancer");
-    let needs_ports = |s: &Value| {
-        let allocates = get(s, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool).unwrap_or(true);
-        text(s, "spec.type") == "NodePort" || (text(s, "spec.type") == "LoadBalancer" && allocates)
-    };
-    if needs_ip(v) && needs_ip(old) && text(v, "spec.clusterIP").is_empty() {
-        restore(v, old, "spec.clusterIP");
-    }
-    let is_same_ip = text(v, "spec.clusterIP") == text(old, "spec.clusterIP");
-    if needs_ip(v) && needs_ip(old) && is_same_ip && strings(v, "spec.clusterIPs").is_empty() {
-        restore(v, old, "spec.clusterIPs");
-    }
-    if needs_ip(v) && needs_ip(old) {
-        for field in ["spec.ipFamilies", "spec.ipFamilyPolicy"] {
-            if !has(v, field) {
-                restore(v, old, field);
-            }
-        }
-    }
-    if needs_ports(v) && needs_ports(old) {
-        keep_node_ports(v, old);
-    }
-}
-
-/// Ports are the same if protocol and number are.
-fn keep_node_ports(v: &mut Value, old: &Value) {
-    let key = |port: &Value| (text(port, "protocol").to_owned(), crate::view::number(port, "port"));
-    let mut used: Vec<i64> = list(v, "spec.ports").iter().map(|p| crate::view::number(p, "nodePort")).collect();
-    for port in crate::view::list_mut(v, "spec.ports") {
-        if has(port, "nodePort") {
-            continue;
-        }
-        let before = list(old, "spec.ports").iter().find(|p| key(p) == key(port) && has(p, "nodePort"));
-        let Some(node_port) = before.map(|p| crate::view::number(p, "nodePort")).filter(|n| !used.contains(n)) else {
-            continue;
-        };
-        used.push(node_port);
-        set(port, "nodePort", node_port);
-    }
-    if text(v, "spec.externalTrafficPolicy") == "Local" && text(v, "spec.type") == "LoadBalancer" {
-        let is_set = has(v, "spec.healthCheckNodePort");
-        if !is_set {
-            restore(v, old, "spec.healthCheckNodePort");
-        }
-    }
-}
-
-/// `clusterIP` is the first of `clusterIPs`; a client that knows only one of them sets both.
-fn same_cluster_ips(v: &mut Value, old: Option<&Value>) {
-    let ip = text(v, "spec.clusterIP").to_owned();
-    let ips: Vec<String> = strings(v, "spec.clusterIPs").into_iter().map(str::to_owned).collect();
-    let Some(old) = old else {
-        if !ip.is_empty() && ips.is_empty() {
-            set(v, "spec.clusterIPs", json!([ip]));
-        }
-        return;
-    };
-    let is_ip_changed = ip != text(old, "spec.clusterIP");
-    let are_ips_changed = ips != strings(old, "spec.clusterIPs");
-    if is_ip_changed && !are_ips_changed {
-        if ip.is_empty() {
-            remove(v, "spec.clusterIPs");
-        } else {
-            set(v, "spec.clusterIPs", json!([ip]));
-        }
-    } else if ip.is_empty() && is_ip_changed {
-        remove(v, "spec.clusterIPs");
-    } else if !ip.is_empty() && ips.is_empty() {
-        set(v, "spec.clusterIPs", json!([ip]));
     }
 }
 
@@ -343,17 +256,6 @@ mod tests {
         ] {
             assert_eq!(quality_of_service(&pod(resources)), class);
         }
-    }
-
-    #[test]
-    fn allocated_addresses_survive_an_update_that_omits_them() {
-        let old = json!({"spec": {
-            "type": "NodePort", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
-            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30001}],
-        }});
-        let mut new = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "protocol": "TCP"}]}});
-        update_service(&mut new, &old);
-        assert_eq!(new["spec"], old["spec"]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn idle(kinds: &str, consequence: &str) -> Vec<String> {
 /// What is bounded in vain.
 fn resource_quota(object: &Value) -> Vec<String> {
     let hard = map(object, "spec.hard").into_iter().flatten();
-    let unknown = hard.filter(|(key, _)| crate::object_quota::source(key).is_none());
+    let unknown = hard.filter(|(key, _)| crate::object_quota::sources(key).is_empty());
     unknown.map(|(key, _)| format!("Croft does not count {key}: the quota does not limit it")).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Webhook configurations.
 
 use croft_meta::{FieldError, FieldErrors, FieldPath, names};
+use croft_schema::expression::{Expression, Names, Wants};
 use serde_json::Value;
 
 use super::checks::{named, one_of, required, selector};
@@ -71,8 +72,6 @@ fn webhook(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {
     match_conditions(errors, hook, &path.child("matchConditions"));
 }
 
-/// What the conditions of a webhook may look at.
-pub const WEBHOOK_CONDITION_VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 const MOST_CONDITIONS: usize = 64;
 
 fn match_conditions(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {
@@ -88,7 +87,7 @@ fn match_conditions(errors: &mut FieldErrors, hook: &Value, path: &FieldPath) {
         let expression = text(condition, "expression").trim();
         if expression.is_empty() {
             errors.push(FieldError::required(&path.child("expression"), ""));
-        } else if let Err(why) = croft_schema::Condition::compile(expression, &WEBHOOK_CONDITION_VARIABLES) {
+        } else if let Err(why) = Expression::compile(expression, &Names::WEBHOOK_CONDITION, Wants::Bool) {
             errors.push(FieldError::invalid(&path.child("expression"), expression, why));
         }
         if name.is_empty() {

@@ -21,17 +21,8 @@ impl Rig {
         let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).unwrap();
         let listen = croft_apiserver::Listen { addr: "127.0.0.1:0".parse().unwrap(), is_required: true };
         let config = croft_apiserver::Config {
-            data_dir: dir.path().to_owned(),
             listen: vec![listen],
-            store,
-            extra_names: Vec::new(),
-            admin_password: None,
-            website: None,
-            audit: croft_apiserver::AuditLog::off(),
-            authentication: croft_apiserver::AuthenticationConfig::default(),
-            limits: croft_apiserver::Limits::default(),
-            logins: croft_apiserver::LoginLimits::default(),
-            front_proxies: None,
+            ..croft_apiserver::Config::new(dir.path().to_owned(), store)
         };
         let server = croft_apiserver::start(config).await.unwrap();
         let client = Client::new(server.local(), NAMESPACE);

@@ -267,16 +267,17 @@ impl Qmp {
         self.run("blockdev-open-tray", json!({ "id": id, "force": force })).await
     }
 
-    pub async fn close_tray(&self, id: &str) -> Result<(), QmpError> {
-        self.run("blockdev-close-tray", json!({ "id": id })).await
-    }
-
     pub async fn remove_medium(&self, id: &str) -> Result<(), QmpError> {
         self.run("blockdev-remove-medium", json!({ "id": id })).await
     }
 
+    /// Opens the tray, puts a node on it and closes it, in one: a guest that closes the tray between those steps would never see
+    /// what is on it, because QEMU tells it only of media that QEMU itself has closed the tray over.
     pub async fn insert_medium(&self, id: &str, node_name: &str) -> Result<(), QmpError> {
-        self.run("blockdev-insert-medium", json!({ "id": id, "node-name": node_name })).await
+        // This command takes no node, but what it opens may stand on one.
+        let medium = format!("json:{}", json!({ "driver": "raw", "file": node_name }));
+        let change = json!({ "id": id, "filename": medium, "force": true, "read-only-mode": "read-only" });
+        self.run("blockdev-change-medium", change).await
     }
 
     /// Gives QEMU a descriptor under a name, for `netdev_add` and the like. The name is used up by its first user.

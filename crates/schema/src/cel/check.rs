@@ -249,31 +249,3 @@ fn is_namespace(target: &IdedExpr) -> bool {
         ["math", "sets", "optional", "base64", "cel", "format", "jsonpatch", "strings", "lists"];
     matches!(&target.expr, Expr::Ident(name) if LIBRARIES.contains(&name.as_str()))
 }
-
-/// As [`compile`], for a condition that sees these variables, whose fields nobody knows beforehand.
-pub(super) fn compile_condition(source: &str, variables: &[&str]) -> Result<(Expression, Weight), String> {
-    if source.len() > MOST_BYTES || symbols(source) > MOST_SYMBOLS {
-        return Err("compilation failed: expression is too long".to_owned());
-    }
-    let parsed = Parser::new().enable_optional_syntax(true).parse(source);
-    let mut program = parsed.map_err(|err| format!("compilation failed: {err}"))?;
-    if !macros::expand(&mut program) {
-        return Err("compilation failed: expression grows too large".to_owned());
-    }
-    let anything = Schema::default();
-    let names = variables.iter().map(ToString::to_string).collect();
-    let (optional_old_self, is_resource, weight) = (false, false, Weight::default());
-    let mut walk = Walk { source, schema: &anything, optional_old_self, is_resource, names, weight };
-    walk.expression(&program, 0, 0)?;
-    let used = program.references();
-    if let Some(name) = ["self", "oldSelf"].into_iter().find(|name| used.has_variable(name)) {
-        return Err(walk.refusal(&format!("undeclared reference to '{name}' (in container '')"), name));
-    }
-    let is_no_bool = match &program.expr {
-        Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
-        Expr::List(_) | Expr::Map(_) => true,
-        _ => false,
-    };
-    let weight = walk.weight;
-    if is_no_bool { Err("must evaluate to bool".to_owned()) } else { Ok((program, weight)) }
-}

@@ -56,6 +56,11 @@ impl<'a> Evaluation<'a> {
         Ok(self.value(expression)?.truth().unwrap_or(false))
     }
 
+    /// Does a condition hold? Which type it yields does not always show before.
+    pub fn holds(&self, condition: &'a Expression) -> Result<bool, Fault> {
+        self.value(condition)?.truth().ok_or_else(|| Fault::failed("must evaluate to bool"))
+    }
+
     /// Its text; `None` if it is something else.
     pub fn text(&self, expression: &'a Expression) -> Result<Option<String>, Fault> {
         Ok(match self.value(expression)? {

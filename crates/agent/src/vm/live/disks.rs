@@ -243,9 +243,7 @@ impl Live<'_> {
         }
         let Some(volume) = volume else { return Ok(()) };
         self.add_node(vmi, wanted, volume).await?;
-        self.qmp.open_tray(id, true).await?;
         self.qmp.insert_medium(id, id).await?;
-        self.qmp.close_tray(id).await?;
         self.mark_ready(volume);
         Ok(())
     }
