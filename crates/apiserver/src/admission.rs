@@ -1,10 +1,13 @@
 //! What must hold between objects: the rules that a kind's row cannot state because they need others' state; and, in
 //! `rules`, calling those that it does state.
 
+pub(crate) mod authorizer;
+pub(crate) mod conditions;
 pub(crate) mod policy;
 pub(crate) mod quota;
 mod rules;
 
+use croft_api::limit_range;
 use croft_meta::status::{Cause, Details};
 use croft_meta::{ApiError, object};
 use croft_store::Compare;
@@ -33,6 +36,7 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
             call.server.auth.tokens.fill_token_secret(object)?;
         }
         ("", "services") => services::allocate(call, object)?,
+        ("", "pods") => limit_range::fill(object, &limit_ranges(call, target)),
         ("", "persistentvolumeclaims") => default_storage_class(call, object),
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, object)?,
         ("rbac.authorization.k8s.io", _) => {
@@ -42,6 +46,22 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
     }
     rules::admit(call, target, object, None)?;
     backup_target_works(call, target, object).await
+}
+
+fn limit_ranges(call: &Call, target: &Target) -> Vec<Value> {
+    let ranges = call.server.cache.collection("core/limitranges").list(&target.namespace);
+    ranges.iter().map(|range| range.json()).collect()
+}
+
+/// Whether the namespace lets single pods ask for as much, or as little, as a valid new one does.
+pub(crate) fn check_limits(call: &Call, target: &Target, object: &Value) -> Result<(), ApiError> {
+    if !is_kind(target, "", "pods") || !target.subresource.is_empty() {
+        return Ok(());
+    }
+    match limit_range::refusal(object, &limit_ranges(call, target)) {
+        Some(why) => Err(ApiError::forbidden("", "pods", object::name(object), why)),
+        None => Ok(()),
+    }
 }
 
 /// Settings are there from the start; should one be made all the same, what is in it must do.
@@ -61,7 +81,6 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
             guard_credentials(call, old)?;
             call.server.auth.tokens.fill_token_secret(new)?;
         }
-        ("", "services") if target.subresource.is_empty() => services::keep_allocated(new, old),
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, new)?,
         ("certificates.k8s.io", "certificatesigningrequests") => signing::authorize(call, target, new, old)?,
         ("rbac.authorization.k8s.io", _) => {
@@ -92,6 +111,7 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
         return Ok(());
     }
     match (target.group(), target.plural(), old) {
+        ("", "services", Some(old)) => services::allocate_changed(call, new, old)?,
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,
         ("certificates.k8s.io", "certificatesigningrequests", None) => signing::complete(call, target, new)?,
         ("admissionregistration.k8s.io", "validatingadmissionpolicies", _) => policy::observe(new),

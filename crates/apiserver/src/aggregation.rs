@@ -12,47 +12,34 @@ mod proxy;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use croft_meta::Revision;
 use croft_pki::front_proxy::{self, FrontProxy};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub(crate) use self::available::follow;
 pub(crate) use self::backend::Backend;
 pub(crate) use self::discovered::{index, merged};
 pub(crate) use self::proxy::answer;
-use crate::cache::{Cache, Collection};
-
-const STORAGE_KEY: &str = "apiregistration.k8s.io/apiservices";
+use crate::cache::{Cache, Derived};
 
 /// What is behind this server.
 #[derive(Debug)]
 pub(crate) struct Aggregation {
-    services: Arc<Collection>,
-    index: ArcSwap<Index>,
-    /// Held while the index is made.
-    rebuilding: Mutex<()>,
+    backends: Derived<Backends, 1>,
     front_proxy: FrontProxy,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    changed_at: Revision,
-    /// By group and version.
-    backends: HashMap<(String, String), Arc<Backend>>,
-}
+/// By group and version.
+type Backends = HashMap<(String, String), Arc<Backend>>;
 
 impl Aggregation {
     pub(crate) fn new(cache: &Cache, front_proxy: FrontProxy) -> Self {
-        let services = cache.collection(STORAGE_KEY);
-        Self { services, index: ArcSwap::default(), rebuilding: Mutex::new(()), front_proxy }
+        Self { backends: Derived::of(cache, "apiregistration.k8s.io", ["apiservices"]), front_proxy }
     }
 
     /// Who answers requests for a path, if it is not this server.
     pub(crate) fn find(&self, path: &str) -> Option<Arc<Backend>> {
-        let index = self.index();
-        if index.backends.is_empty() {
+        let backends = self.current();
+        if backends.is_empty() {
             return None;
         }
         let mut parts = path.trim_start_matches('/').split('/');
@@ -64,41 +51,30 @@ impl Aggregation {
             return None;
         }
         let place = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        index.backends.get(&place).cloned()
+        backends.get(&place).cloned()
     }
 
-    /// As of now.
-    fn index(&self) -> Arc<Index> {
-        let current = self.index.load();
-        if current.changed_at == self.services.changed_at() {
-            return Arc::clone(&current);
-        }
-        let _rebuilding = self.rebuilding.lock();
-        // Read before the objects: a change in between is then seen as one.
-        let changed_at = self.services.changed_at();
-        let previous = self.index.load_full();
-        if previous.changed_at == changed_at {
-            return previous;
-        }
-        let mut backends = HashMap::new();
-        for object in self.services.list("") {
-            let Some(read) = Backend::read(&object.json(), object.revision) else { continue };
-            let place = (read.group.clone(), read.version.clone());
-            let known = previous.backends.get(&place).filter(|known| known.is_same(&read));
-            let backend = match known {
-                Some(known) => Arc::new(known.with_status_of(read)),
-                None => Arc::new(read),
-            };
-            backends.insert(place, backend);
-        }
-        let made = Arc::new(Index { changed_at, backends });
-        self.index.store(Arc::clone(&made));
-        made
+    /// As of now. Those that did not change keep their connections, and what is known of them.
+    fn current(&self) -> Arc<Backends> {
+        self.backends.get(|[services], previous| {
+            let mut backends = HashMap::new();
+            for object in services.list("") {
+                let Some(read) = Backend::read(&object.json(), object.revision) else { continue };
+                let place = (read.group.clone(), read.version.clone());
+                let known = previous.get(&place).filter(|known| known.is_same(&read));
+                let backend = match known {
+                    Some(known) => known.with_status_of(read),
+                    None => read,
+                };
+                backends.insert(place, Arc::new(backend));
+            }
+            backends
+        })
     }
 
     /// All of them: groups of the highest priority first, and their versions likewise.
     pub(crate) fn backends(&self) -> Vec<Arc<Backend>> {
-        let mut all: Vec<Arc<Backend>> = self.index().backends.values().cloned().collect();
+        let mut all: Vec<Arc<Backend>> = self.current().values().cloned().collect();
         all.sort_by(|a, b| a.rank().cmp(&b.rank()));
         all
     }

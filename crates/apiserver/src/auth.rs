@@ -34,6 +34,7 @@ use croft_pki::{Ca, TokenSigner};
 use self::authenticate::oidc::Issuers;
 use crate::audit::Trail;
 use crate::cache::Cache;
+use crate::metrics::Logins;
 use crate::user::UserInfo;
 
 pub(crate) use attributes::Attributes;
@@ -68,6 +69,11 @@ impl Auth {
     #[must_use]
     pub(crate) fn trusting(self, issuers: Arc<Issuers>) -> Self {
         Self { authenticator: self.authenticator.trusting(issuers), ..self }
+    }
+
+    #[must_use]
+    pub(crate) fn counting(self, counts: Logins) -> Self {
+        Self { authenticator: self.authenticator.counting(counts), ..self }
     }
 
     /// The 403 if the user may not.

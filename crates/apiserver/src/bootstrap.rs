@@ -22,6 +22,7 @@ use croft_meta::{ApiError, object};
 use croft_pki::{Secret, password};
 use serde_json::{Value, json};
 
+use crate::auth::authenticate::second_factor;
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::server::ApiServer;
@@ -84,7 +85,8 @@ enum Existing {
     Report,
     /// Keep what it has beside the fields that are wanted.
     Refresh,
-    Replace,
+    /// Replace it all, but for the second factor of the user that it is.
+    User,
 }
 
 #[derive(Debug)]
@@ -198,7 +200,7 @@ async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiE
     }
     change(&call, &target, &options(), |old| {
         Ok(Candidate::Untracked(match wanted.existing {
-            Existing::Replace => replaced(old, &wanted.object),
+            Existing::User => user_with_new_password(old, &wanted.object),
             Existing::Report => reported(old, &wanted.object),
             Existing::Refresh => refreshed(old, &wanted.object),
             Existing::Reconcile => auth::bootstrap::reconciled(old, &wanted.object).unwrap_or_else(|| old.clone()),
@@ -209,9 +211,14 @@ async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiE
     Ok(())
 }
 
-fn replaced(old: &Value, wanted: &Value) -> Value {
+/// The second factor stays: who can set the password by a file can take it off too, and says so.
+fn user_with_new_password(old: &Value, wanted: &Value) -> Value {
     let mut new = wanted.clone();
     new["metadata"] = old["metadata"].clone();
+    let kept = old["data"].as_object().into_iter().flatten().filter(|(key, _)| key.starts_with(second_factor::PREFIX));
+    for (key, value) in kept {
+        new["data"][key] = value.clone();
+    }
     new
 }
 
@@ -270,6 +277,6 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
         // It was shown on a screen, or in a log.
         user["data"]["must-change-password"] = json!(STANDARD.encode("true"));
     }
-    ensure_one(server, &Wanted { object: user, existing: Existing::Replace }).await?;
+    ensure_one(server, &Wanted { object: user, existing: Existing::User }).await?;
     Ok(generated.then_some(secret))
 }

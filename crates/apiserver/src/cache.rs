@@ -23,9 +23,11 @@ use tokio_util::sync::CancellationToken;
 use crate::conversion::Kept;
 
 mod collection;
+mod derived;
 mod object;
 
 pub(crate) use collection::{Change, Collection, Cursor, Unreadable};
+pub(crate) use derived::{Derived, Parsed};
 pub(crate) use object::Object;
 
 /// Every key of the API starts with this.
@@ -259,12 +261,15 @@ pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
     let text = Chain(&error).to_string();
     match &error {
         // The request is fine and may be sent again, once somebody has seen to the store.
-        Error::ReadOnly { .. } | Error::Unavailable { .. } | Error::Corrupt { .. } => ApiError::unavailable(text),
+        Error::ReadOnly { .. } | Error::Unavailable { .. } => ApiError::unavailable(text),
         Error::Compacted { .. } => ApiError::expired(text),
         Error::Future { .. } | Error::Lagged => ApiError::timeout(text, 1),
         Error::TooLarge { reason } => ApiError::too_large(reason),
         Error::Invalid { .. } => ApiError::bad_request(text),
-        Error::NoSuchLease(_) | Error::Locked { .. } | Error::Engine { .. } => ApiError::internal(text),
+        // What is damaged will not be read the next time either.
+        Error::Corrupt { .. } | Error::NoSuchLease(_) | Error::Locked { .. } | Error::Engine { .. } => {
+            ApiError::internal(text)
+        }
     }
 }
 
@@ -296,7 +301,7 @@ mod tests {
         let cases = [
             (Error::ReadOnly { reason: reason() }, 503, "the store is read-only: why"),
             (Error::Unavailable { reason: reason() }, 503, "the store cannot be reached: why"),
-            (Error::Corrupt { path: path.clone(), reason: reason() }, 503, "is damaged: why"),
+            (Error::Corrupt { path: path.clone(), reason: reason() }, 500, "is damaged: why"),
             (Error::Compacted { requested, oldest: Revision(2) }, 410, "has been compacted"),
             (Error::Future { requested, newest: Revision(0) }, 504, "in the future"),
             (Error::Lagged, 504, "too far behind"),

@@ -35,6 +35,8 @@ pub(crate) struct Call {
     pub(crate) session: Option<Arc<Session>>,
     /// Do admission webhooks have a say? Not in what the server writes for itself: they could keep it from starting.
     pub(crate) asks_webhooks: bool,
+    /// Do admission policies? Not in a part of what they were asked about as a whole.
+    pub(crate) asks_policies: bool,
     warnings: Mutex<Vec<String>>,
 }
 
@@ -50,8 +52,21 @@ impl Call {
     ) -> Self {
         let catalog = server.catalog();
         let (trail, warnings) = (Arc::default(), Mutex::default());
-        let (session, asks_webhooks) = (None, true);
-        Self { server, catalog, user, is_internal, info, query, headers, body, trail, session, asks_webhooks, warnings }
+        Self {
+            server,
+            catalog,
+            user,
+            is_internal,
+            info,
+            query,
+            headers,
+            body,
+            trail,
+            session: None,
+            asks_webhooks: true,
+            asks_policies: true,
+            warnings,
+        }
     }
 
     /// Cancelled when a stream is to end: with its credential, or with the server.
@@ -67,12 +82,13 @@ impl Call {
     /// What one call does to another object: in the name of the same user, or as the platform.
     pub(crate) fn for_object(call: &Self, target: &Target, is_internal: bool) -> Self {
         let made = Self::about(&call.server, target, call.user.clone(), is_internal);
-        Self { asks_webhooks: call.asks_webhooks, trail: Arc::clone(&call.trail), ..made }
+        let Self { asks_webhooks, asks_policies, .. } = *call;
+        Self { asks_webhooks, asks_policies, trail: Arc::clone(&call.trail), ..made }
     }
 
-    /// A part of a call whose webhooks have been asked about the whole.
+    /// A part of a call whose webhooks and policies have been asked about the whole.
     pub(crate) fn already_admitted(call: &Self, target: &Target) -> Self {
-        Self { asks_webhooks: false, ..Self::for_object(call, target, call.is_internal) }
+        Self { asks_webhooks: false, asks_policies: false, ..Self::for_object(call, target, call.is_internal) }
     }
 
     fn about(server: &Arc<ApiServer>, target: &Target, user: UserInfo, is_internal: bool) -> Self {

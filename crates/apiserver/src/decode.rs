@@ -232,7 +232,7 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// The metadata of a custom resource is typed like everyone's; the rest is pruned.
+/// The metadata of a custom resource is typed like everyone's, and so is that of resources in it; the rest is pruned.
 fn conform_custom(schema: &Schema, object: &mut Value) -> Result<Vec<String>, String> {
     whole_numbers(object);
     let mut complaints = Vec::new();
@@ -240,6 +240,15 @@ fn conform_custom(schema: &Schema, object: &mut Value) -> Result<Vec<String>, St
         let unknown = croft_schema::decode(&croft_api::object_meta_schema(), metadata, "ObjectMeta")?;
         complaints.extend(unknown.into_iter().map(|u| format!("unknown field \"metadata.{}\"", u.path)));
     }
+    croft_schema::each_embedded_metadata(schema, object, &mut |path, metadata| {
+        let mut typed = metadata.clone();
+        // What is of another type is left for validation to complain about.
+        let Ok(unknown) = croft_schema::decode(&croft_api::object_meta_schema(), &mut typed, "ObjectMeta") else {
+            return;
+        };
+        complaints.extend(unknown.into_iter().map(|unknown| format!("unknown field \"{path}.{}\"", unknown.path)));
+        *metadata = typed;
+    });
     complaints
         .extend(croft_schema::prune_resource(schema, object).into_iter().map(|path| format!("unknown field {path:?}")));
     Ok(complaints)

@@ -5,7 +5,7 @@
 //! at a time, and whether the others wait. Within a level the flows take turns, so that whoever asks most waits longest.
 //!
 //! - [`schema`]: which FlowSchema a request matches. [`level`]: what the levels' objects say.
-//! - [`seats`]: who has a seat, who waits, who is next. Knows nothing of requests.
+//! - [`seats`]: who has a seat, who waits, who is next. Knows nothing of requests. [`sending`]: until when it is kept.
 //!
 //! Different from upstream: each flow has a queue of its own, instead of a hand of shared ones, so that no flow suffers for
 //! another that was dealt the same queue; and levels borrow from each other at once, not every ten seconds.
@@ -13,17 +13,16 @@
 mod level;
 mod schema;
 mod seats;
+mod sending;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use croft_meta::{ApiError, Revision};
+use croft_meta::ApiError;
 use http::{HeaderName, HeaderValue};
-use parking_lot::Mutex;
 
 use crate::answer::Answer;
-use crate::cache::{Cache, Collection};
+use crate::cache::{Cache, Derived};
 use crate::metrics::Flows;
 use crate::request::RequestInfo;
 use crate::user::UserInfo;
@@ -31,6 +30,7 @@ use crate::user::UserInfo;
 use level::Levels;
 use schema::Schemas;
 use seats::{Refused, Seat, Seats};
+pub(crate) use sending::until_sent;
 
 pub(crate) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// A request that has waited this long for a seat is told to come back, as upstream does after a quarter of its minute.
@@ -51,19 +51,9 @@ pub(crate) fn default_seats() -> usize {
 
 #[derive(Debug)]
 pub(crate) struct Fairness {
-    schemas: Arc<Collection>,
-    levels: Arc<Collection>,
-    index: ArcSwap<Index>,
-    /// Held while the index is made, so that a change is parsed once however many requests wait for it.
-    rebuilding: Mutex<()>,
+    schemas: Derived<Schemas, 2>,
     seats: Arc<Seats>,
     total: usize,
-}
-
-#[derive(Debug, Default)]
-struct Index {
-    changed_at: [Revision; 2],
-    schemas: Schemas,
 }
 
 /// What a request was taken for.
@@ -75,19 +65,15 @@ pub(crate) struct Classified {
 
 impl Fairness {
     pub(crate) fn new(cache: &Cache, total: usize, metrics: Flows) -> Self {
-        let collection = |plural: &str| cache.collection(&format!("{GROUP}/{plural}"));
         Self {
-            schemas: collection("flowschemas"),
-            levels: collection("prioritylevelconfigurations"),
-            index: ArcSwap::default(),
-            rebuilding: Mutex::new(()),
+            schemas: Derived::of(cache, GROUP, ["flowschemas", "prioritylevelconfigurations"]),
             seats: Arc::new(Seats::new(metrics)),
             total,
         }
     }
 
     pub(crate) fn classify(&self, user: &UserInfo, info: &RequestInfo) -> Classified {
-        let schema = self.index().schemas.find(user, info);
+        let schema = self.schemas().find(user, info);
         let flow = schema.flow(user, info).to_owned();
         Classified { schema, flow }
     }
@@ -96,32 +82,25 @@ impl Fairness {
     pub(crate) async fn seat(&self, of: &Classified, width: usize) -> Result<Seat, ApiError> {
         let (schema, level) = (&*of.schema.name, &*of.schema.level);
         let waiting = self.seats.take(level, schema, &of.flow, width);
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::TimeOut)).map_err(|why| {
+        let seat = tokio::time::timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::TimeOut)).map_err(|why| {
             self.seats.refused(level, schema, why);
             ApiError::too_many_requests("Too many requests, please try again later.", 1)
-        })
+        })?;
+        if width > 1 {
+            // Whatever has arrived meanwhile is to ask for its seat before a worker is busy for long. Otherwise those who come
+            // in numbers are served in the order in which they came, and seats are never scarce.
+            tokio::task::yield_now().await;
+        }
+        Ok(seat)
     }
 
-    /// The index as of now.
-    fn index(&self) -> Arc<Index> {
-        let changed_at = || [self.schemas.changed_at(), self.levels.changed_at()];
-        let current = self.index.load_full();
-        if current.changed_at == changed_at() && !current.schemas.is_empty() {
-            return current;
-        }
-        let _rebuilding = self.rebuilding.lock();
-        // Read before the objects: a change in between is then seen as one and the index made once more.
-        let changed_at = changed_at();
-        let current = self.index.load_full();
-        if current.changed_at == changed_at && !current.schemas.is_empty() {
-            return current;
-        }
-        let levels = Levels::of(self.levels.list("").iter().map(|object| object.json()));
-        let schemas = Schemas::of(self.schemas.list("").iter().map(|object| object.json()), &levels);
-        self.seats.arrange(levels.seats(self.total));
-        let index = Arc::new(Index { changed_at, schemas });
-        self.index.store(Arc::clone(&index));
-        index
+    /// As of now. Seats are arranged as the levels say whenever those change.
+    fn schemas(&self) -> Arc<Schemas> {
+        self.schemas.get(|[schemas, levels], _| {
+            let levels = Levels::of(levels.list("").iter().map(|object| object.json()));
+            self.seats.arrange(levels.seats(self.total));
+            Schemas::of(schemas.list("").iter().map(|object| object.json()), &levels)
+        })
     }
 }
 

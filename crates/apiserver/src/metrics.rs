@@ -25,7 +25,7 @@ use crate::audit::{Counters, Lost};
 pub(crate) use authentication::{AuthenticationMetrics, IssuerMetrics};
 pub(crate) use connections::Connections;
 pub(crate) use flows::Flows;
-use logins::Logins;
+pub(crate) use logins::Logins;
 
 /// How OpenMetrics ends.
 const END: &str = "# EOF\n";

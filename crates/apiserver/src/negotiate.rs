@@ -91,6 +91,15 @@ pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaType<'_>> {
 
 /// The first form of the client's list that we can write. No Accept header means JSON.
 pub(crate) fn output(headers: &HeaderMap) -> Result<Output, ApiError> {
+    first(headers, supported)
+}
+
+/// The same, for what cannot be shown as a table.
+pub(crate) fn output_without_table(headers: &HeaderMap) -> Result<Output, ApiError> {
+    first(headers, |media| supported(media).filter(|output| !matches!(output.shape, Shape::Table(_))))
+}
+
+fn first(headers: &HeaderMap, supported: impl Fn(&MediaType<'_>) -> Option<Output>) -> Result<Output, ApiError> {
     let list = accepted(headers);
     if list.is_empty() {
         return Ok(Output::JSON);

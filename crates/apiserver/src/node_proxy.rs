@@ -22,7 +22,7 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
@@ -33,7 +33,7 @@ use crate::call::{Call, Target};
 use crate::moving::Moving;
 use crate::pipeline::not_allowed;
 use crate::server::ApiServer;
-use crate::verbs;
+use crate::{connections, verbs};
 
 /// For a node to accept a connection and prove who it is.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -228,11 +228,7 @@ fn agent_address(node: &Value) -> Option<SocketAddr> {
 /// `/api/v1/nodes/<name>/proxy/metrics` and `.../proxy/logs`, which a node serves to others.
 pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     let info = &call.info;
-    let path = info.rest.trim_matches('/');
-    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_'));
-    if !is_plain || (path != "metrics" && path.split('/').next() != Some("logs")) {
-        return Err(ApiError::no_such_path());
-    }
+    served_path(&info.rest)?;
     if info.verb != "get" {
         return Err(not_allowed());
     }
@@ -245,21 +241,30 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
         Some((_, Ok(bytes))) => format!("?tailBytes={bytes}"),
         Some((text, Err(_))) => return Err(ApiError::bad_request(format!("tailBytes: {text:?} is not a number"))),
     };
-    ask_webhooks(call, path).await?;
+    // Upstream counts a proxied request as a connection to the node.
+    let nodes = call.catalog.find("", "v1", "nodes").ok_or_else(ApiError::no_such_path)?.clone();
+    let target = Target { subresource: info.subresource.clone(), ..Target::new(nodes, "", &info.name) };
+    let options = verbs::reviewed::connection(call, &target, connections::proxy_options("Node", info)).await?;
+    // Whoever was asked may have meant another path.
+    let path = served_path(options["path"].as_str().unwrap_or_default())?;
     let request = request(Method::GET, &format!("/{path}{tail}"), answer::full(""))?;
     call.server.call_node(&info.name, request, Patience::Short).await
 }
 
-/// Upstream counts a proxied request as a connection to the node.
-async fn ask_webhooks(call: &Call, path: &str) -> Result<(), ApiError> {
-    let nodes = call.catalog.find("", "v1", "nodes").ok_or_else(ApiError::no_such_path)?.clone();
-    let target = Target { subresource: call.info.subresource.clone(), ..Target::new(nodes, "", &call.info.name) };
-    let options = json!({ "kind": "NodeProxyOptions", "apiVersion": "v1", "path": format!("/{path}") });
-    verbs::reviewed::connection(call, &target, options).await
+/// The path without slashes around it, if it is one that agents serve to others.
+fn served_path(path: &str) -> Result<&str, ApiError> {
+    let path = path.trim_matches('/');
+    let is_plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_'));
+    if !is_plain || (path != "metrics" && path.split('/').next() != Some("logs")) {
+        return Err(ApiError::no_such_path());
+    }
+    Ok(path)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

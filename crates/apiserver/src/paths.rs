@@ -1,4 +1,4 @@
-//! Paths that are not resources: health, version, metrics, discovery, OpenAPI, token keys, the state, the audit log.
+//! Paths that are not resources: health, version, metrics, discovery, OpenAPI, token keys, the state, the store, the audit log.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::answer::{self, Answer};
 use crate::audit::page as audit;
 use crate::call::Call;
-use crate::{aggregation, crd, discovery, metrics, negotiate, openapi, sealing, state};
+use crate::{aggregation, crd, discovery, metrics, negotiate, openapi, sealing, state, store_page};
 
 /// The Kubernetes version whose behaviour this server follows.
 const KUBERNETES_MAJOR: &str = "1";
@@ -28,6 +28,9 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
     }
     if is_below(path, sealing::PATH) {
         return sealing::answer(call).await;
+    }
+    if is_below(path, store_page::PATH) {
+        return store_page::answer(call).await;
     }
     if !matches!(call.info.verb, "get" | "head") {
         return Err(ApiError::new(
@@ -46,13 +49,14 @@ pub(crate) async fn answer(call: &Call) -> Result<Answer, ApiError> {
             let others = [
                 metrics::machines::tell(&server.cache),
                 sealing::tell(server),
+                store_page::tell(server),
                 metrics::saved_states::tell(&server.cache),
             ];
             let text = server.metrics.render(&others.concat());
             return Ok(answer::bytes(200, content_type, text));
         }
         "/.well-known/openid-configuration" => {
-            let base = format!("https://{}", call.server.address());
+            let base = format!("https://{}", call.server.outside_address());
             return Ok(answer::json(200, &call.server.auth.tokens.signer().discovery(&base)));
         }
         "/openid/v1/jwks" => {
@@ -81,6 +85,8 @@ async fn health(call: &Call, check: &str, path: &str) -> Result<Answer, ApiError
     let checks = [
         ("ping", true),
         ("store", is_live || (matches!(wanted, "" | "store") && can_read_store(call).await)),
+        // Reads go on, but what is damaged wants somebody's care.
+        ("store-integrity", is_live || !call.server.store.stats().is_damaged),
         ("bootstrap", is_live || call.server.is_ready()),
     ];
     if !wanted.is_empty() {
@@ -132,6 +138,7 @@ fn index(call: &Call) -> Value {
         audit::PATH,
         sealing::PATH,
         state::PATH,
+        store_page::PATH,
         "/healthz",
         "/livez",
         "/metrics",

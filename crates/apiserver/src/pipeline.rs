@@ -238,7 +238,7 @@ async fn answer_request(
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
     // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
-    let _seat = if is_internal {
+    let seat = if is_internal {
         None
     } else {
         let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
@@ -257,7 +257,10 @@ async fn answer_request(
     };
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
-    result
+    match seat {
+        Some(seat) if call.info.verb == "list" => result.map(|answer| fairness::until_sent(answer, seat)),
+        _ => result,
+    }
 }
 
 /// A stream lasts as long as the credential that it was opened with.
@@ -293,7 +296,7 @@ pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
         // What sweeps up after objects of any kind needs no version in particular, and no webhook to be there.
         served = served.in_storage_version().unwrap_or(served);
     }
-    if !info.rest.is_empty() {
+    if !info.rest.is_empty() && info.subresource != "proxy" {
         return Err(ApiError::no_such_path());
     }
     check_scope(info, served.resource.is_namespaced())?;

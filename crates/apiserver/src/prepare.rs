@@ -111,7 +111,7 @@ pub(crate) fn for_create(target: &Target, object: &mut Value) {
 pub(crate) fn for_update(target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     match_namespace(target, new)?;
     if target.subresource == "status" {
-        only_status(new, old);
+        only_status(new, old, takes_metadata(target));
     } else if target.subresource == "approval" {
         signing::only_conditions(new, old);
     } else if has_status(target) {
@@ -131,15 +131,37 @@ pub(crate) fn has_status(target: &Target) -> bool {
     target.served.version().subresources.iter().any(|s| s.name == "status")
 }
 
-/// A status write takes the status and nothing else from the client; managed fields are tracked by us.
-fn only_status(new: &mut Value, old: &Value) {
+/// Most built-in kinds let a write of the status change labels and annotations too, as upstream; those that reset their
+/// metadata do not, nor do claims, whose metadata rules of ours look at.
+fn takes_metadata(target: &Target) -> bool {
+    let resets = matches!(
+        target.plural(),
+        "pods"
+            | "persistentvolumeclaims"
+            | "resourceclaims"
+            | "servicecidrs"
+            | "storageversionmigrations"
+            | "storageversions"
+            | "validatingadmissionpolicies"
+            | "volumeattachments"
+    );
+    !target.served.resource.is_custom && !resets
+}
+
+/// A status write takes the status and nothing else from the client, and metadata where the kind does; managed fields are
+/// tracked by us.
+fn only_status(new: &mut Value, old: &Value, with_metadata: bool) {
     let status = new.get("status").cloned();
-    let managed = new.pointer("/metadata/managedFields").cloned();
+    let metadata = new.get("metadata").cloned().unwrap_or_default();
+    let managed = metadata.get("managedFields").cloned();
     *new = old.clone();
     if let Some(map) = new.as_object_mut() {
         match status {
             Some(status) => drop(map.insert("status".to_owned(), status)),
             None => drop(map.remove("status")),
+        }
+        if with_metadata {
+            map.insert("metadata".to_owned(), metadata);
         }
     }
     object::set_meta(new, "managedFields", managed.unwrap_or_default());

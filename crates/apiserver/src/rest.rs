@@ -35,6 +35,7 @@ pub(crate) mod subscribe;
 mod support_bundle;
 mod template;
 mod tokens;
+mod totp;
 mod users;
 
 use std::net::IpAddr;
@@ -120,6 +121,9 @@ async fn management(call: &Call, path: &[&str], address: Option<IpAddr>) -> Resu
         ("get", ["users" | "user"], _) => Ok(users::list(call)),
         ("get", ["users" | "user", id], _) => users::get(call, id),
         ("post", ["users"], "changepassword") => login::change_password(call, address).await,
+        ("post", ["users"], "enabletotp") => totp::begin(call, address).await,
+        ("post", ["users"], "confirmtotp") => totp::confirm(call).await,
+        ("post", ["users"], "disabletotp") => totp::disable(call, address).await,
         ("get", ["tokens" | "token"], _) => tokens::list(call),
         ("post", ["tokens" | "token"], "logout" | "logoutAll") => login::log_out(call).await,
         ("post", ["tokens" | "token"], "") => tokens::create(call).await,

@@ -26,8 +26,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::{Body, BoxError};
+use crate::config::Listen;
 use crate::pipeline::{self, Caller};
-use crate::server::{ApiServer, Listen, StartError};
+use crate::server::{ApiServer, StartError};
 use crowd::{Busy, Place};
 use unread::Unread;
 

@@ -20,13 +20,13 @@ use crate::admission::policy::Policies;
 use crate::admission::quota;
 use crate::aggregation::Aggregation;
 use crate::answer_room::AnswerRoom;
-use crate::audit::{Audit, AuditLog};
-use crate::auth::authenticate::oidc::{AuthenticationConfig, Issuers, IssuersError};
-use crate::auth::request_header::FrontProxies;
-use crate::auth::{Auth, LoginLimits};
+use crate::audit::Audit;
+use crate::auth::Auth;
+use crate::auth::authenticate::oidc::{Issuers, IssuersError};
 use crate::cache::Cache;
 use crate::catalog::Catalog;
-use crate::fairness::{self, Fairness};
+use crate::config::{Config, Website};
+use crate::fairness::Fairness;
 use crate::local::LocalService;
 use crate::metrics::Metrics;
 use crate::metrics::conversions::ConversionMetrics;
@@ -35,65 +35,18 @@ use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::release::{self, Standing, TooNew};
 use crate::sessions::{self, Sessions};
+use crate::store_page::StoreCare;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
-use crate::{aggregation, bootstrap, certificates, crd, history, login_locks, sealing, serve, signing, web_tls};
+use crate::{
+    aggregation, bootstrap, certificates, crd, history, login_locks, own_endpoints, sealing, serve, signing,
+    store_page, web_tls,
+};
 
 /// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
 const MAX_LARGE_BODIES: usize = 16;
 /// What a server that listens nowhere says is its address.
 const UNHEARD: &str = "127.0.0.1:6443";
-
-/// What a server needs to start.
-#[derive(Debug)]
-pub struct Config {
-    /// Where keys, certificates and the kubeconfig are kept.
-    pub data_dir: PathBuf,
-    pub listen: Vec<Listen>,
-    pub store: Arc<dyn Store>,
-    /// Further names and addresses that clients reach the server by, for its certificate.
-    pub extra_names: Vec<String>,
-    /// Sets the password of the `admin` user; without one, the first start makes one up.
-    pub admin_password: Option<Secret>,
-    pub website: Option<Website>,
-    pub audit: AuditLog,
-    /// Whose tokens are good besides those of this server.
-    pub authentication: AuthenticationConfig,
-    pub limits: Limits,
-    /// When wrong passwords lock a name.
-    pub logins: LoginLimits,
-    /// Whose word is taken for who a user is.
-    pub front_proxies: Option<FrontProxies>,
-}
-
-/// How much at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Requests that are worked on.
-    pub requests: usize,
-    /// Connections that are open.
-    pub connections: usize,
-    /// Memory for large answers that are being made or read.
-    pub answer_bytes: usize,
-}
-
-impl Default for Limits {
-    /// What suits these processors, and a server with much memory.
-    fn default() -> Self {
-        Self { requests: fairness::default_seats(), connections: 10_000, answer_bytes: 1 << 30 }
-    }
-}
-
-/// The files of a web page, which anybody may have: the answer to a request for one of them, `None` for all others.
-pub type Website = fn(&http::request::Parts) -> Option<http::Response<bytes::Bytes>>;
-
-/// An address to listen on.
-#[derive(Clone, Copy, Debug)]
-pub struct Listen {
-    pub addr: SocketAddr,
-    /// An optional listener that cannot be bound is left out with a warning.
-    pub is_required: bool,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -142,6 +95,8 @@ pub(crate) struct ApiServer {
     pub(crate) webhooks: Webhooks,
     pub(crate) conversions: ConversionMetrics,
     pub(crate) aggregation: Aggregation,
+    pub(crate) store_care: StoreCare,
+    pub(crate) rules_are_outside: bool,
     pub(crate) website: Option<Website>,
     /// Where the files of support bundles are.
     pub(crate) support_bundles: PathBuf,
@@ -226,7 +181,7 @@ impl ApiServer {
         let address = self.address();
         match address.parse::<SocketAddr>() {
             Ok(local) if self.listens_everywhere.load(Ordering::Acquire) => {
-                SocketAddr::new(own_address().unwrap_or(local.ip()), local.port()).to_string()
+                SocketAddr::new(own_endpoints::own_address().unwrap_or(local.ip()), local.port()).to_string()
             }
             _ => address.to_string(),
         }
@@ -326,8 +281,11 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         .map_err(StartError::Kubeconfig)?;
     let (ips, hosts): (Vec<String>, Vec<String>) =
         config.extra_names.into_iter().partition(|name| name.parse::<IpAddr>().is_ok());
-    let ips =
-        ips.iter().filter_map(|ip| ip.parse().ok()).chain(addresses.iter().map(SocketAddr::ip)).chain(own_address());
+    let ips = ips
+        .iter()
+        .filter_map(|ip| ip.parse().ok())
+        .chain(addresses.iter().map(SocketAddr::ip))
+        .chain(own_endpoints::own_address());
     let names = ServerNames::with_defaults(own_host_name().into_iter().chain(hosts), ips);
     let cert = ServingCert::load_or_issue(&pki_dir, &server.ca, &names, now)?;
     let resolver = CertResolver::new(&cert);
@@ -346,6 +304,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
         tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, Arc::clone(&crowd), tasks.clone()));
     }
     server.is_ready.store(true, Ordering::Release);
+    tasks.spawn(own_endpoints::keep(Arc::clone(&server), addresses.clone()));
     Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
 }
 
@@ -393,7 +352,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
     let auth = auth.map_err(StartError::Random)?;
     let server = Arc::new(ApiServer {
         store: Arc::clone(&config.store),
-        auth: auth.trusting(issuers),
+        auth: auth.trusting(issuers).counting(metrics.logins.clone()),
         metrics,
         audit,
         event_lease: EventLease::default(),
@@ -407,7 +366,9 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         webhooks,
         conversions,
         aggregation: Aggregation::new(&cache, front_proxy),
+        store_care: StoreCare::default(),
         website: config.website,
+        rules_are_outside: config.rules_are_outside,
         support_bundles: config.data_dir.join(croft_api::harvester::support_bundle::DIRECTORY),
         pki_dir,
         standing,
@@ -441,6 +402,7 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
     tasks.spawn(quota::status::follow(Arc::clone(server)));
     tasks.spawn(aggregation::follow(Arc::clone(server)));
     tasks.spawn(sealing::settle(Arc::clone(server)));
+    tasks.spawn(store_page::look_after(Arc::clone(server)));
     tasks.spawn(signing::signer::follow(Arc::clone(server)));
     tasks.spawn(login_locks::keep(Arc::clone(server)));
     tasks.spawn(sessions::watch_over(Arc::clone(server)));
@@ -448,11 +410,4 @@ fn spawn_followers(server: &Arc<ApiServer>, tasks: &TaskTracker) {
 
 fn own_host_name() -> Option<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
-}
-
-/// The address this machine would use to reach others. No packet is sent: connecting a datagram socket only picks a route.
-fn own_address() -> Option<IpAddr> {
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
-    socket.connect("192.0.2.1:9").ok()?;
-    socket.local_addr().ok().map(|addr| addr.ip())
 }

@@ -27,9 +27,13 @@ struct Taken {
 }
 
 impl Taken {
-    fn read(call: &Call) -> Self {
+    fn read(call: &Call, but: Option<&Value>) -> Self {
         let mut taken = Self::default();
+        let id = but.map(|service| crate::call::id(object::namespace(service), object::name(service)));
         for service in call.server.cache.collection("core/services").list("") {
+            if id.as_deref() == Some(service.id()) {
+                continue;
+            }
             let service = service.json();
             let ip = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default();
             taken.ips.insert(ip.to_owned());
@@ -47,16 +51,49 @@ fn ports(service: &Value) -> impl Iterator<Item = &Value> {
 
 /// Gives a new Service its cluster address and node ports.
 pub(crate) fn allocate(call: &Call, service: &mut Value) -> Result<(), ApiError> {
-    let ty = service.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP").to_owned();
-    if service.get("spec").is_none_or(|s| !s.is_object()) || ty == "ExternalName" {
+    if !needs_ip(service) {
         return Ok(());
     }
-    let taken = Taken::read(call);
+    let taken = Taken::read(call, None);
     allocate_ip(service, &taken)?;
-    if matches!(ty.as_str(), "NodePort" | "LoadBalancer") {
+    if may_have_node_ports(service) {
         allocate_node_ports(service, &taken)?;
     }
     Ok(())
+}
+
+/// Gives a changed Service what it has come to need: an address if it was a mere name, node ports for ports without.
+pub(crate) fn allocate_changed(call: &Call, service: &mut Value, old: &Value) -> Result<(), ApiError> {
+    let wants_ip = needs_ip(service) && !needs_ip(old);
+    let wants_ports = may_have_node_ports(service) && node_ports(service) != node_ports(old);
+    if !wants_ip && !wants_ports {
+        return Ok(());
+    }
+    let taken = Taken::read(call, Some(old));
+    if wants_ip {
+        allocate_ip(service, &taken)?;
+    }
+    if wants_ports {
+        allocate_node_ports(service, &taken)?;
+    }
+    Ok(())
+}
+
+fn kind(service: &Value) -> &str {
+    service.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP")
+}
+
+fn needs_ip(service: &Value) -> bool {
+    service.get("spec").is_some_and(Value::is_object) && kind(service) != "ExternalName"
+}
+
+fn may_have_node_ports(service: &Value) -> bool {
+    matches!(kind(service), "NodePort" | "LoadBalancer")
+}
+
+/// One per port, 0 where there is none.
+fn node_ports(service: &Value) -> Vec<i64> {
+    ports(service).map(|port| port.get("nodePort").and_then(Value::as_i64).unwrap_or_default()).collect()
 }
 
 fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
@@ -133,8 +170,8 @@ fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiErro
         return Ok(());
     }
     let mut used = taken.node_ports.clone();
-    for port in ports(service).filter_map(|p| p.get("nodePort")).filter_map(Value::as_i64).filter(|p| *p != 0) {
-        let path = FieldPath::new("spec.ports[0].nodePort");
+    for (index, port) in node_ports(service).into_iter().enumerate().filter(|(_, port)| *port != 0) {
+        let path = FieldPath::new("spec.ports").index(index).child("nodePort");
         if !NODE_PORTS.contains(&port) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
             return Err(invalid(service, FieldError::invalid(&path, port, why)));
@@ -158,33 +195,4 @@ fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiErro
         port["nodePort"] = json!(found);
     }
     Ok(())
-}
-
-/// A client that sends a Service without the fields it was given, means to keep them.
-pub(crate) fn keep_allocated(new: &mut Value, old: &Value) {
-    let ty = |service: &Value| service.pointer("/spec/type").and_then(Value::as_str).unwrap_or("ClusterIP").to_owned();
-    if ty(new) == "ExternalName" || ty(old) == "ExternalName" || new.get("spec").is_none_or(|s| !s.is_object()) {
-        return;
-    }
-    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let is_empty = |v: &Value| v.is_null() || v.as_str() == Some("") || v.as_array().is_some_and(Vec::is_empty);
-        if new["spec"].get(field).is_none_or(is_empty)
-            && let Some(value) = old["spec"].get(field)
-        {
-            new["spec"][field] = value.clone();
-        }
-    }
-    if ty(new) != ty(old) {
-        return;
-    }
-    let held: Vec<(String, i64)> =
-        ports(old).filter_map(|p| Some((p.get("port")?.to_string(), p.get("nodePort")?.as_i64()?))).collect();
-    for port in new.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let number = port.get("port").map(Value::to_string).unwrap_or_default();
-        if port.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0
-            && let Some((_, held)) = held.iter().find(|(p, _)| *p == number)
-        {
-            port["nodePort"] = json!(held);
-        }
-    }
 }

@@ -101,15 +101,15 @@ fn signs(new: &Value, old: &Value) -> bool {
     text(new, "/status/certificate") != text(old, "/status/certificate") || conditions(new) != conditions(old)
 }
 
-/// A write of `approval` takes the conditions and nothing else from the client.
+/// A write of `approval` takes the conditions and the metadata from the client, and nothing else.
 pub(crate) fn only_conditions(new: &mut Value, old: &Value) {
     let wanted = conditions(new).to_vec();
-    let managed = new.pointer("/metadata/managedFields").cloned();
+    let metadata = new.get("metadata").cloned().unwrap_or_default();
     *new = old.clone();
+    new["metadata"] = metadata;
     if !wanted.is_empty() || new.pointer("/status/conditions").is_some() {
         new["status"]["conditions"] = json!(wanted);
     }
-    object::set_meta(new, "managedFields", managed.unwrap_or_default());
 }
 
 /// When conditions were set, unless the client says it.

@@ -1,6 +1,7 @@
 //! Subresources beyond the object itself, and the kinds that are answered rather than stored.
 
-use croft_meta::{ApiError, object};
+use croft_meta::{ApiError, Gvk, object};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
@@ -9,7 +10,7 @@ use crate::options::{DeleteOptions, WriteKind, WriteOptions};
 use crate::pipeline::{not_allowed, written};
 use crate::verbs::reviewed;
 use crate::verbs::update::{Candidate, change};
-use crate::{decode, verbs};
+use crate::{connections, decode, negotiate, verbs};
 
 /// A request for `<object>/<subresource>`.
 pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiError> {
@@ -21,13 +22,16 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
     if !subresource.verbs.contains(&call.info.verb) {
         return Err(not_allowed());
     }
+    if connections::is_options(&subresource.kind) {
+        return connections::answer(call, target).await;
+    }
     match (subresource.name.as_str(), call.info.verb) {
         ("scale", "get") => Ok(answer::json(200, &verbs::scale::get(call, target).await?)),
         ("scale", "update") => Ok(answer::json(200, &verbs::scale::update(call, target).await?)),
         ("scale", _) => Ok(answer::json(200, &verbs::scale::patch(call, target).await?)),
-        ("token", _) => review(call).await,
+        ("token", _) => token(call, target).await,
         ("eviction", _) => evict(call, target).await,
-        ("binding", _) => bind(call, target).await,
+        ("binding", _) => bind(call, target, target).await,
         ("finalize", _) => finalize(call, target).await,
         (_, "get") => {
             let output = call.output()?;
@@ -45,28 +49,36 @@ pub(crate) async fn virtual_kind(call: &Call, target: &Target) -> Result<Answer,
     }
     match target.plural() {
         "bindings" => {
-            let binding = decode::parse(&call.body, call.content_type())?.object;
+            let name = object::name(&decode::parse(&call.body, call.content_type())?.object).to_owned();
             let pods = call.catalog.find("", "v1", "pods").ok_or_else(ApiError::no_such_path)?.clone();
-            let pod = Target::new(pods, &target.namespace, object::name(&binding));
-            bind(call, &pod).await
+            let pod = Target { subresource: "binding".to_owned(), ..Target::new(pods, &target.namespace, &name) };
+            bind(call, target, &pod).await
         }
         "componentstatuses" => component_status(call, target),
-        _ => review(call).await,
+        _ => review(call, target).await,
     }
 }
 
-/// The reviews and token requests: nothing is stored.
-async fn review(call: &Call) -> Result<Answer, ApiError> {
-    let info = &call.info;
-    let expected = if info.subresource == "token" {
-        croft_meta::Gvk::new("authentication.k8s.io", "v1", "TokenRequest")
-    } else {
-        let served = call.catalog.find(&info.group, &info.version, &info.resource);
-        served.ok_or_else(ApiError::no_such_path)?.gvk()
-    };
+/// The reviews: nothing is stored. Webhooks are asked about them, policies are not.
+async fn review(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    negotiate::output_without_table(&call.headers)?;
     let mut review = decode::parse(&call.body, call.content_type())?.object;
-    decode::check_type(&mut review, &expected)?;
-    Ok(answer::json(201, &call.server.auth.review(info, &call.user, review).await?))
+    decode::check_type(&mut review, &target.gvk())?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
+    let review = reviewed::action(call, target, options.dry_run, review, |_| Ok(())).await?;
+    Ok(answer::json(201, &call.server.auth.review(&call.info, &call.user, review).await?))
+}
+
+/// A token for a service account.
+async fn token(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+    negotiate::output_without_table(&call.headers)?;
+    let mut request = decode::parse(&call.body, call.content_type())?.object;
+    decode::check_type(&mut request, &Gvk::new("authentication.k8s.io", "v1", "TokenRequest"))?;
+    let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
+    let (tokens, now) = (&call.server.auth.tokens, Timestamp::now());
+    let complete = |request: &mut Value| tokens.complete(request, &target.namespace, &target.name, now);
+    let request = reviewed::action(call, target, options.dry_run, request, complete).await?;
+    Ok(answer::json(201, &tokens.request(request, &target.namespace, &target.name, now)?))
 }
 
 /// The store is the one component there is.
@@ -90,35 +102,48 @@ fn component_status(call: &Call, target: &Target) -> Result<Answer, ApiError> {
 /// Asks for a pod to go, politely. No disruption budget stands in the way of a pod that nothing runs.
 async fn evict(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     let eviction = decode::parse(&call.body, call.content_type())?.object;
-    let name = object::name(&eviction);
-    if !name.is_empty() && name != target.name {
-        return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
-    }
-    let options = DeleteOptions::parse(&call.query, eviction.get("deleteOptions").filter(|o| !o.is_null()).cloned())?;
-    reviewed::action(call, target, options.dry_run, eviction).await?;
+    let is_dry_run = delete_options(call, &eviction)?.dry_run;
+    let is_this_pod = |eviction: &mut Value| is_named(target, "Eviction", eviction);
+    let eviction = reviewed::action(call, target, is_dry_run, eviction, is_this_pod).await?;
     let pod = Target { subresource: String::new(), ..target.clone() };
+    let options = delete_options(call, &eviction)?;
     verbs::delete::delete_one(&Call::already_admitted(call, &pod), &pod, &options).await?;
     Ok(answer::json(201, &success()))
+}
+
+fn delete_options(call: &Call, eviction: &Value) -> Result<DeleteOptions, ApiError> {
+    DeleteOptions::parse(&call.query, eviction.get("deleteOptions").filter(|o| !o.is_null()).cloned())
+}
+
+fn is_named(target: &Target, kind: &str, object: &Value) -> Result<(), ApiError> {
+    let name = object::name(object);
+    if !name.is_empty() && name != target.name {
+        return Err(ApiError::bad_request(format!("name in URL does not match name in {kind} object")));
+    }
+    Ok(())
 }
 
 fn success() -> Value {
     json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201 })
 }
 
-/// Puts a pod on a node, once.
-async fn bind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
+/// Puts a pod on a node, once. `asked` is what the request names: the pod's binding, or all bindings.
+async fn bind(call: &Call, asked: &Target, pod: &Target) -> Result<Answer, ApiError> {
     let binding = decode::parse(&call.body, call.content_type())?.object;
     let options = WriteOptions::parse(&call.query, WriteKind::Create, call.user_agent())?;
-    let bound = Target { subresource: "binding".to_owned(), ..target.clone() };
-    let binding = reviewed::action(call, &bound, options.dry_run, binding).await?;
-    let node = binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if node.is_empty() {
-        return Err(ApiError::bad_request("target.name: Required value: the node to bind the pod to"));
-    }
-    change(&Call::already_admitted(call, &bound), &bound, &options, |old| {
+    let is_whole = |binding: &mut Value| {
+        is_named(pod, "Binding", binding)?;
+        if bound_to(binding).is_empty() {
+            return Err(ApiError::bad_request("target.name: Required value: the node to bind the pod to"));
+        }
+        Ok(())
+    };
+    let binding = reviewed::action(call, asked, options.dry_run, binding, is_whole).await?;
+    let node = bound_to(&binding);
+    change(&Call::already_admitted(call, pod), pod, &options, |old| {
         let current = old.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
         if !current.is_empty() {
-            return Err(target.conflict(format!("pod {} is already assigned to node {current:?}", target.name)));
+            return Err(pod.conflict(format!("pod {} is already assigned to node {current:?}", pod.name)));
         }
         let mut new = old.clone();
         new["spec"]["nodeName"] = json!(node);
@@ -126,6 +151,10 @@ async fn bind(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     })
     .await?;
     Ok(answer::json(201, &success()))
+}
+
+fn bound_to(binding: &Value) -> &str {
+    binding.pointer("/target/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Lets a namespace's own finalizers be changed; the last one gone, so is the namespace.

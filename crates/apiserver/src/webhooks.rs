@@ -24,14 +24,11 @@ mod validate;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
-
 pub(crate) use self::attributes::{Attributes, Operation};
 use self::hook::Chosen;
-use self::index::{Index, Sources};
+use self::index::Index;
 pub(crate) use self::remote::{Remote, RemoteError};
-use crate::cache::Cache;
+use crate::cache::{Cache, Derived};
 use crate::call::{Call, Target};
 use crate::metrics::webhooks::WebhookMetrics;
 
@@ -41,32 +38,18 @@ const EXEMPT_GROUP: &str = "admissionregistration.k8s.io";
 /// The configured webhooks.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
-    sources: Sources,
-    index: ArcSwap<Index>,
-    /// Held while the index is made, so that a change is parsed once however many requests wait for it.
-    rebuilding: Mutex<()>,
+    index: Derived<Index, 2>,
     metrics: WebhookMetrics,
 }
 
 impl Webhooks {
     pub(crate) fn new(cache: &Cache, metrics: WebhookMetrics) -> Self {
-        Self { sources: Sources::of(cache), index: ArcSwap::default(), rebuilding: Mutex::new(()), metrics }
+        Self { index: Derived::of(cache, EXEMPT_GROUP, index::SOURCES), metrics }
     }
 
     /// The index as of now.
-    fn index(&self) -> arc_swap::Guard<Arc<Index>> {
-        let current = self.index.load();
-        if current.is_of(self.sources.changed_at()) {
-            return current;
-        }
-        let _rebuilding = self.rebuilding.lock();
-        // Read before the objects: a change in between is then seen as one and the index made once more.
-        let changed_at = self.sources.changed_at();
-        let previous = self.index.load_full();
-        if !previous.is_of(changed_at) {
-            self.index.store(Arc::new(Index::build(&self.sources, changed_at, &previous)));
-        }
-        self.index.load()
+    fn index(&self) -> Arc<Index> {
+        self.index.get(Index::build)
     }
 }
 

@@ -13,6 +13,7 @@ use croft_meta::{ApiError, Gvk, Revision, object};
 use croft_store::{Compare, LeaseId, Op, Txn, TxnResult};
 use serde_json::Value;
 
+use crate::admission::quota::booking::{Booking, Quotas};
 use crate::cache::{self, Object, store_error};
 use crate::call::Target;
 use crate::conversion;
@@ -92,6 +93,7 @@ impl ApiServer {
         let id = target.id();
         let mut is_fresh = false;
         for _ in 0..MAX_TRIES {
+            let quotas = Quotas::of(&self.cache, target);
             let current = collection.get(&id);
             if current.is_none()
                 && let Some(lost) = collection.unreadable(&id)
@@ -103,15 +105,21 @@ impl ApiServer {
                 None => None,
             };
             let old = shown.as_deref().map(|o| in_version(o, target));
-            let decision = decide(old.as_ref());
-            if !is_fresh && matches!(decision, Err(_) | Ok(Decision::Keep)) {
+            let decided = decide(old.as_ref()).and_then(|decision| match &decision {
+                Decision::Put(new) => {
+                    let booking = quotas.book(&self.cache, target, new, old.as_ref())?;
+                    Ok((decision, booking))
+                }
+                Decision::Delete(_) | Decision::Keep => Ok((decision, Booking::default())),
+            });
+            if !is_fresh && matches!(decided, Err(_) | Ok((Decision::Keep, _))) {
                 self.cache.fresh().await?;
                 is_fresh = true;
                 if !same(current.as_ref(), collection.get(&id).as_ref()) {
                     continue;
                 }
             }
-            let decision = decision?;
+            let (decision, mut booking) = decided?;
             if let Decision::Keep = decision {
                 return old.map(Outcome::Unchanged).ok_or_else(|| target.not_found());
             }
@@ -121,7 +129,8 @@ impl ApiServer {
                 let decision = self.read_back(target, decision, stored.as_ref(), None).await?;
                 return Ok(outcome(decision, old.is_some(), revision));
             }
-            match self.commit(target, &id, stored.as_ref(), revision, guard()?).await? {
+            booking.compare.extend(guard()?);
+            match self.commit(target, &id, stored.as_ref(), revision, booking).await? {
                 TxnResult::Committed(revision) => {
                     // Whoever reads the cache next (authorization, admission, other requests) must see what was
                     // acknowledged. The write itself stands, whatever becomes of the wait.
@@ -209,16 +218,16 @@ impl ApiServer {
         id: &str,
         stored: Option<&Bytes>,
         expected: Revision,
-        mut compare: Vec<Compare>,
+        mut besides: Booking,
     ) -> Result<TxnResult, ApiError> {
         let key = format!("{}{}/{id}", cache::ROOT, target.storage_key());
         let started = Instant::now();
-        compare.push(Compare { key: key.clone(), revision: expected });
-        let mut result = self.store.txn(self.transaction(target, &key, stored, &compare).await?).await;
+        besides.compare.push(Compare { key: key.clone(), revision: expected });
+        let mut result = self.store.txn(self.transaction(target, &key, stored, &besides).await?).await;
         if matches!(result, Err(croft_store::Error::NoSuchLease(_))) {
             // Somebody else ended it, or etcd was put back to an earlier state.
             *self.event_lease.0.lock().await = None;
-            result = self.store.txn(self.transaction(target, &key, stored, &compare).await?).await;
+            result = self.store.txn(self.transaction(target, &key, stored, &besides).await?).await;
         }
         self.metrics.observe_store("txn", started.elapsed());
         result.map_err(store_error)
@@ -229,7 +238,7 @@ impl ApiServer {
         target: &Target,
         key: &str,
         stored: Option<&Bytes>,
-        compare: &[Compare],
+        besides: &Booking,
     ) -> Result<Txn, ApiError> {
         let op = match stored {
             Some(stored) => {
@@ -237,7 +246,8 @@ impl ApiServer {
             }
             None => Op::Delete { key: key.to_owned() },
         };
-        Ok(Txn { compare: compare.to_vec(), ops: vec![op] })
+        let ops = std::iter::once(op).chain(besides.ops.iter().cloned()).collect();
+        Ok(Txn { compare: besides.compare.clone(), ops })
     }
 
     async fn lease_for(&self, target: &Target) -> Result<Option<LeaseId>, ApiError> {

@@ -4,9 +4,9 @@
 //! of them match it ([`matching`]), finds their parameters ([`params`]) and evaluates them ([`validating`], [`mutating`]).
 //! Everything is done in memory and its work is bounded, so that it runs where the write is decided.
 //!
-//! Policies, bindings and webhook configurations are not subject to policies, or a mistake in one could not be undone.
+//! Policies and their bindings are not subject to policies, or a mistake in one could not be undone; and reviews are not,
+//! since everything else rests on them.
 
-mod authorizer;
 mod index;
 mod matching;
 mod mutating;
@@ -16,16 +16,15 @@ mod validating;
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use croft_meta::{ApiError, Gvk, object};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Derived};
 use crate::call::{Call, Target};
+use crate::webhooks::Operation;
 use crate::{decode, prepare};
 
-use index::{Index, Sources};
+use index::Index;
 use request::Request;
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -33,32 +32,16 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// All policies, as of the last look.
 #[derive(Debug)]
 pub(crate) struct Policies {
-    sources: Sources,
-    index: ArcSwap<Index>,
-    /// Held while the index is made, so that a change is compiled once however many requests wait for it.
-    rebuilding: Mutex<()>,
+    index: Derived<Index, 4>,
 }
 
 impl Policies {
     pub(crate) fn new(cache: &Cache) -> Self {
-        Self { sources: Sources::of(cache), index: ArcSwap::from_pointee(Index::default()), rebuilding: Mutex::new(()) }
+        Self { index: Derived::of(cache, GROUP, index::SOURCES) }
     }
 
     fn index(&self) -> Arc<Index> {
-        let current = self.index.load_full();
-        if current.is_of(&self.sources.changed_at()) {
-            return current;
-        }
-        let _rebuilding = self.rebuilding.lock();
-        let previous = self.index.load_full();
-        // Read before the objects: a change in between is then seen as one and the index made once more.
-        let changed_at = self.sources.changed_at();
-        if previous.is_of(&changed_at) {
-            return previous;
-        }
-        let index = Arc::new(Index::build(&self.sources, changed_at, &previous));
-        self.index.store(Arc::clone(&index));
-        index
+        self.index.get(Index::build)
     }
 }
 
@@ -105,14 +88,56 @@ pub(crate) fn validate(
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<(), ApiError> {
+    examine(&Request::new(call, target, new, old, dry_run))
+}
+
+/// As [`mutate`], for what is sent and not stored as such: what is created below an object, the options of a connection.
+pub(crate) fn mutate_sent(
+    call: &Call,
+    target: &Target,
+    operation: Operation,
+    sent: &mut Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
     if is_exempt(call, target) {
         return Ok(());
     }
     let index = call.server.policies.index();
-    if index.validating.is_empty() {
+    if index.mutating.is_empty() {
         return Ok(());
     }
-    validating::run(&index.validating, &Request::new(call, target, new, old, dry_run))
+    let request = Request::sent(call, target, operation, sent, dry_run);
+    let Some(mut mutated) = mutating::run(&index.mutating, &request)? else { return Ok(()) };
+    let gvk = object::gvk(sent);
+    for field in ["apiVersion", "kind"] {
+        mutated[field] = sent[field].clone();
+    }
+    if let Some(schema) = croft_api::kind_schema(&gvk) {
+        let Gvk { version, kind, .. } = &gvk;
+        let failed = |why| format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+        croft_schema::decode(&schema, &mut mutated, kind).map_err(|why| ApiError::new(500, "", failed(why)))?;
+    }
+    *sent = mutated;
+    Ok(())
+}
+
+/// As [`validate`], for what is sent and not stored as such.
+pub(crate) fn validate_sent(
+    call: &Call,
+    target: &Target,
+    operation: Operation,
+    sent: &Value,
+    dry_run: bool,
+) -> Result<(), ApiError> {
+    examine(&Request::sent(call, target, operation, sent, dry_run))
+}
+
+fn examine(request: &Request<'_>) -> Result<(), ApiError> {
+    if is_exempt(request.call, request.target) {
+        return Ok(());
+    }
+    let index = request.call.server.policies.index();
+    if index.validating.is_empty() { Ok(()) } else { validating::run(&index.validating, request) }
 }
 
 /// What a policy's status tells once it is in force, which is as soon as it is stored.
@@ -126,8 +151,10 @@ pub(crate) fn observe(policy: &mut Value) {
 }
 
 fn is_exempt(call: &Call, target: &Target) -> bool {
+    let is_policy = target.group() == GROUP && index::SOURCES.contains(&target.plural());
+    let is_review = matches!(target.group(), "authentication.k8s.io" | "authorization.k8s.io");
     // What every server starts with must not hang on what somebody has stored.
-    target.group() == GROUP || target.served.resource.is_virtual || !call.server.is_ready()
+    is_policy || is_review || !call.asks_policies || !call.server.is_ready()
 }
 
 /// A policy does not make one object another.

@@ -1,20 +1,24 @@
 //! ResourceQuotas: whether a namespace has room for one object more, and how much of it is used.
 //!
-//! What is used is counted in memory when it is asked for, so that it is never behind; whoever creates something that is
-//! counted does so in turns ([`crate::quota_turns`]). Machines are counted with their own rules.
+//! What is used is counted in memory when it is asked for, so that it is never behind, and room is taken in the transaction
+//! that stores the object ([`booking`]). Whoever creates something that is counted does so in turns
+//! ([`crate::quota_turns`]), so that requests to one server need not count again and again.
 
+pub(crate) mod booking;
 pub(crate) mod status;
 
+use std::sync::Arc;
+
 use croft_api::object_quota;
-use croft_meta::ApiError;
 use serde_json::Value;
 
-use crate::cache::Cache;
-use crate::call::{Call, Target};
+use crate::cache::{Cache, Collection};
+use crate::call::Target;
 
 pub(crate) const QUOTAS: &str = "core/resourcequotas";
-/// Refused with their own rules, where it is also known what is missing in them.
+/// Machines that run. Their own rules have refused them before, where it is also known what is missing in them.
 const INSTANCES: (&str, &str) = ("kubevirt.io", "virtualmachineinstances");
+const PODS: (&str, &str) = ("", "pods");
 
 /// Is something of this kind bounded in the namespace?
 pub(crate) fn counts(cache: &Cache, target: &Target) -> bool {
@@ -23,42 +27,21 @@ pub(crate) fn counts(cache: &Cache, target: &Target) -> bool {
     !target.namespace.is_empty() && quotas.iter().any(|quota| !object_quota::limits(&quota.json(), Some(of)).is_empty())
 }
 
-/// The last thing before an object is stored. A change counts for what it adds.
-pub(crate) fn admit(call: &Call, target: &Target, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
-    let of = (target.group(), target.plural());
-    if target.namespace.is_empty() || of == INSTANCES || !target.subresource.is_empty() {
-        return Ok(());
-    }
-    let cache = &call.server.cache;
-    for quota in cache.collection(QUOTAS).list(&target.namespace) {
-        let quota = quota.json();
-        let mut over = Vec::new();
-        for (key, limit, written) in object_quota::limits(&quota, Some(of)) {
-            let before = old.map_or(0, |old| object_quota::demand(&key, old));
-            let wanted = object_quota::demand(&key, new) - before;
-            if wanted <= 0 {
-                continue;
-            }
-            let used = used(cache, &target.namespace, &key);
-            if used.saturating_add(wanted) > limit {
-                over.push((key, wanted, used, written));
-            }
-        }
-        if let Some(why) = object_quota::refusal(&quota, &over) {
-            return Err(ApiError::forbidden(of.0, of.1, croft_meta::object::name(new), why));
-        }
-    }
-    Ok(())
+/// The objects that a resource names, as the cache has them.
+fn collection(cache: &Cache, (group, plural): (&str, &str)) -> Arc<Collection> {
+    cache.collection(&format!("{}/{plural}", if group.is_empty() { "core" } else { group }))
 }
 
-/// How much of what a key bounds is used in a namespace.
-fn used(cache: &Cache, namespace: &str, key: &str) -> i64 {
-    let Some((group, plural)) = object_quota::source(key) else { return 0 };
-    let group = if group.is_empty() { "core" } else { group };
-    let collection = cache.collection(&format!("{group}/{plural}"));
-    if object_quota::is_plain_count(key) {
-        return i64::try_from(collection.count(namespace)).unwrap_or(i64::MAX);
-    }
-    let objects = collection.list(namespace);
-    objects.iter().map(|object| object_quota::demand(key, &object.json())).fold(0, i64::saturating_add)
+/// How much of what a key of a quota bounds is used in its namespace.
+fn used(cache: &Cache, namespace: &str, quota: &Value, key: &str) -> i64 {
+    let of_source = |of: (&str, &str)| {
+        let objects = collection(cache, of);
+        if object_quota::is_plain_count(key) {
+            return i64::try_from(objects.count(namespace)).unwrap_or(i64::MAX);
+        }
+        let objects = objects.list(namespace);
+        let taken = objects.iter().map(|object| object_quota::demand(quota, key, of, &object.json()));
+        taken.fold(0, i64::saturating_add)
+    };
+    object_quota::sources(key).into_iter().map(of_source).fold(0, i64::saturating_add)
 }

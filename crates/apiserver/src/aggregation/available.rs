@@ -37,7 +37,7 @@ type Asked = HashMap<String, (Instant, [Revision; 3], bool)>;
 /// Runs until the server stops.
 pub(crate) async fn follow(server: Arc<ApiServer>) {
     let stop = server.stopping();
-    let mut changed = server.aggregation.services.subscribe();
+    let mut changed = server.cache.collection("apiregistration.k8s.io/apiservices").subscribe();
     let mut asked = Asked::new();
     loop {
         let backends = server.aggregation.backends();

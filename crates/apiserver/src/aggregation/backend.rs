@@ -8,9 +8,8 @@ use croft_meta::{Chain, Revision, object};
 use croft_pki::front_proxy::FrontProxy;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -143,7 +142,7 @@ impl Backend {
         let builder = ClientConfig::builder_with_provider(croft_pki::tls::provider());
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
         let builder = if self.spec["insecureSkipTLSVerify"] == true {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate))
+            builder.dangerous().with_custom_certificate_verifier(croft_pki::any_server::verifier())
         } else {
             builder.with_root_certificates(tls::roots(self.spec["caBundle"].as_str().unwrap_or_default())?)
         };
@@ -153,44 +152,5 @@ impl Backend {
         let config = Arc::new(config);
         *known = Some((Instant::now(), Arc::clone(&config)));
         Ok(config)
-    }
-}
-
-/// `insecureSkipTLSVerify`: whoever answers is believed.
-#[derive(Debug)]
-struct AnyCertificate;
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        croft_pki::tls::provider().signature_verification_algorithms.supported_schemes()
     }
 }

@@ -6,10 +6,12 @@
 mod accounts;
 mod bearer;
 pub(crate) mod lockouts;
+mod login;
 mod memo;
 pub(crate) mod oidc;
 mod passwords;
 pub(crate) mod revoked;
+pub(crate) mod second_factor;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,15 +28,18 @@ use rustls::pki_types::CertificateDer;
 use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
 use self::lockouts::{Lockouts, LoginLimits};
+use self::login::password_alone;
+pub(crate) use self::login::{Code, Credentials, LoginError, Proven};
 use self::memo::Memo;
 use self::oidc::Issuers;
 use self::passwords::Passwords;
-pub(crate) use self::passwords::{LocalUser, LoginError, secret_text};
+pub(crate) use self::passwords::{LocalUser, secret_text};
 use self::revoked::Revoked;
 use super::request_header::FrontProxies;
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::cache::{Cache, Collection};
+use crate::metrics::Logins;
 use crate::user::UserInfo;
 
 /// Where the Secrets of users and their tokens are.
@@ -100,6 +105,12 @@ impl Authenticator {
         Self { issuers: Some(issuers), ..self }
     }
 
+    #[must_use]
+    pub(crate) fn counting(mut self, counts: Logins) -> Self {
+        self.passwords.counts = counts;
+        self
+    }
+
     /// Whether a request for this path may come without credentials.
     pub(crate) fn allows_anonymous(&self, path: &str) -> bool {
         self.issuers.as_ref().is_none_or(|issuers| issuers.allows_anonymous(path))
@@ -152,6 +163,7 @@ impl Authenticator {
             match login {
                 Ok(user) => return Ok(with_group(user)),
                 Err(LoginError::Wrong(why)) => failures.push(why),
+                Err(LoginError::CodeNeeded) => return Err(password_alone()),
                 Err(wait) => return Err(wait.refusal().unwrap_or_else(ApiError::unauthorized)),
             }
         }
@@ -181,14 +193,23 @@ impl Authenticator {
         self.by_token(token, audiences, Timestamp::now())
     }
 
-    /// The local user with this password. Failures are counted, and too many of them make everyone wait.
+    /// The local user with these credentials. Failures are counted, and too many of them make everyone wait.
     pub(crate) async fn login(
         &self,
-        name: &str,
-        password: String,
+        credentials: &Credentials<'_>,
         address: Option<IpAddr>,
-    ) -> Result<UserInfo, LoginError> {
-        self.passwords.login(name, password, address, Timestamp::now()).await
+    ) -> Result<Proven, LoginError> {
+        self.passwords.check(credentials, address, Timestamp::now()).await
+    }
+
+    /// A code was right, and nobody had used it before.
+    pub(crate) fn code_was_new(&self) {
+        self.passwords.let_in();
+    }
+
+    /// A code was right, but somebody has used it since: that counts as wrong.
+    pub(crate) fn code_was_used(&self, name: &str, address: Option<IpAddr>) -> LoginError {
+        self.passwords.was_used(name, address, Timestamp::now())
     }
 
     pub(crate) fn lockouts(&self) -> &Lockouts {

@@ -8,16 +8,14 @@ mod index;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::rule::Rule;
-use super::{Attributes, MASTERS};
-use crate::cache::Cache;
+use super::{Attributes, MASTERS, RBAC_GROUP};
+use crate::cache::{Cache, Derived};
 use crate::user::UserInfo;
 
-use index::{Index, Sources};
+use index::Index;
 pub(super) use index::{MissingRole, RoleRef};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +27,12 @@ pub(crate) struct Decision {
 
 #[derive(Debug)]
 pub(crate) struct Rbac {
-    sources: Sources,
-    index: ArcSwap<Index>,
-    /// Held while the index is made, so that a change is parsed once however many requests wait for it.
-    rebuilding: Mutex<()>,
+    index: Derived<Index, 4>,
 }
 
 impl Rbac {
     pub(crate) fn new(cache: &Cache) -> Self {
-        Self { sources: Sources::of(cache), index: ArcSwap::from_pointee(Index::default()), rebuilding: Mutex::new(()) }
+        Self { index: Derived::of(cache, RBAC_GROUP, index::SOURCES) }
     }
 
     pub(crate) fn authorize(&self, user: &UserInfo, wanted: &Attributes<'_>) -> Decision {
@@ -106,20 +101,7 @@ impl Rbac {
 
     /// The index as of now.
     fn index(&self) -> Arc<Index> {
-        let current = self.index.load_full();
-        if current.is_of(&self.sources.changed_at()) {
-            return current;
-        }
-        let _rebuilding = self.rebuilding.lock();
-        let previous = self.index.load_full();
-        // Read before the objects: a change in between is then seen as one and the index made once more.
-        let changed_at = self.sources.changed_at();
-        if previous.is_of(&changed_at) {
-            return previous;
-        }
-        let index = Arc::new(Index::build(&self.sources, changed_at, &previous));
-        self.index.store(Arc::clone(&index));
-        index
+        self.index.get(Index::build)
     }
 }
 

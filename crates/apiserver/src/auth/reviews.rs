@@ -31,7 +31,6 @@ impl Auth {
             }
             ("authentication.k8s.io", "tokenreviews", "") => token_review(&self.authenticator, review).await,
             ("authentication.k8s.io", "selfsubjectreviews", "") => Ok(self_subject_review(user, now)),
-            ("", "serviceaccounts", "token") => self.tokens.request(review, &info.namespace, &info.name, now),
             _ => Err(ApiError::no_such_path()),
         }
     }

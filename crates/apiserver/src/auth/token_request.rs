@@ -22,18 +22,17 @@ const POD_SECONDS: i64 = 3607;
 const EXTENDED_LIFE: Duration = Duration::from_hours(365 * 24);
 
 impl ServiceAccountTokens {
-    /// Answers a TokenRequest for the service account `namespace`/`name`: the request with its status.
-    pub(crate) fn request(
+    /// Fills in what a TokenRequest leaves out, and refuses what cannot be: what validating admission is to see.
+    pub(crate) fn complete(
         &self,
-        mut request: Value,
+        request: &mut Value,
         namespace: &str,
         name: &str,
         now: Timestamp,
-    ) -> Result<Value, ApiError> {
-        check_metadata(&request, namespace, name)?;
+    ) -> Result<(), ApiError> {
+        check_metadata(request, namespace, name)?;
         let account = find(&self.service_accounts, "serviceaccounts", namespace, name)?;
-        let uid = object::uid(&account).to_owned();
-        let wanted_uid = object::uid(&request);
+        let (uid, wanted_uid) = (object::uid(&account), object::uid(request));
         if !wanted_uid.is_empty() && wanted_uid != uid {
             let why = format!(
                 "the UID in the token request ({wanted_uid}) does not match the UID of the service account ({uid})"
@@ -44,6 +43,30 @@ impl ServiceAccountTokens {
         if audiences.is_empty() {
             audiences.push(ISSUER.to_owned());
         }
+        let seconds = lifetime(request)?;
+        request["apiVersion"] = json!(format!("{GROUP}/v1"));
+        request["kind"] = json!(KIND);
+        for (field, value) in [("name", name), ("namespace", namespace), ("uid", uid)] {
+            object::set_meta(request, field, value);
+        }
+        object::set_meta(request, "creationTimestamp", croft_meta::time::format_seconds(now));
+        let bound_object_ref = request["spec"]["boundObjectRef"].clone();
+        request["spec"] =
+            json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound_object_ref});
+        request["status"] = json!({"token": "", "expirationTimestamp": null});
+        Ok(())
+    }
+
+    /// Answers a TokenRequest for the service account `namespace`/`name`: the request with its status.
+    pub(crate) fn request(
+        &self,
+        mut request: Value,
+        namespace: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<Value, ApiError> {
+        self.complete(&mut request, namespace, name, now)?;
+        let audiences = strings(&request["spec"]["audiences"]);
         let seconds = lifetime(&request)?;
         let bound_to = self.bound_object(&request["spec"]["boundObjectRef"], namespace, name)?;
 
@@ -52,8 +75,8 @@ impl ServiceAccountTokens {
         let is_pods = matches!(bound_to, Some(BoundObject::Pod { .. })) && seconds == POD_SECONDS && for_this_server;
         let token = TokenRequest {
             namespace: namespace.to_owned(),
-            service_account: ObjectRef { name: name.to_owned(), uid: uid.clone() },
-            audiences: audiences.clone(),
+            service_account: ObjectRef { name: name.to_owned(), uid: object::uid(&request).to_owned() },
+            audiences,
             lifetime: if is_pods { EXTENDED_LIFE } else { lifetime },
             bound_to,
             warn_after: is_pods.then_some(lifetime),
@@ -62,15 +85,6 @@ impl ServiceAccountTokens {
         let failed = |error| ApiError::internal(format!("failed to generate token: {}", Chain(&error)));
         let (token, _) = self.signer.mint(&token, &id, now).map_err(failed)?;
 
-        request["apiVersion"] = json!(format!("{GROUP}/v1"));
-        request["kind"] = json!(KIND);
-        for (field, value) in [("name", name), ("namespace", namespace), ("uid", &uid)] {
-            object::set_meta(&mut request, field, value);
-        }
-        object::set_meta(&mut request, "creationTimestamp", croft_meta::time::format_seconds(now));
-        let bound_object_ref = request["spec"]["boundObjectRef"].clone();
-        request["spec"] =
-            json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound_object_ref});
         let expires = croft_meta::time::format_unix_seconds(now.as_second().saturating_add(seconds));
         request["status"] = json!({"token": token.reveal(), "expirationTimestamp": expires});
         Ok(request)

@@ -86,10 +86,6 @@ impl Schemas {
         Self { list, exempt, last }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.last.is_none()
-    }
-
     pub(super) fn find(&self, user: &UserInfo, info: &RequestInfo) -> Arc<Schema> {
         let own = if user.is_member_of(MASTERS) { &self.exempt } else { &None };
         let found = own.as_ref().or_else(|| self.list.iter().find(|schema| schema.matches(user, info)));

@@ -3,10 +3,10 @@ use croft_store::{Embedded, EmbeddedOptions};
 use serde_json::json;
 
 use super::*;
-use crate::audit::AuditLog;
 use crate::bootstrap;
+use crate::config::Config;
 use crate::crd;
-use crate::server::{Config, Running, StartError, start_unheard};
+use crate::server::{Running, StartError, start_unheard};
 
 const MAPS: &str = "core/configmaps";
 
@@ -35,19 +35,7 @@ async fn server(dir: &std::path::Path) -> Running {
 
 async fn opened(dir: &std::path::Path) -> Result<Running, StartError> {
     let store = Embedded::open(&dir.join("store"), EmbeddedOptions::default()).unwrap();
-    let config = Config {
-        data_dir: dir.to_owned(),
-        listen: Vec::new(),
-        store,
-        extra_names: Vec::new(),
-        admin_password: None,
-        website: None,
-        audit: AuditLog::off(),
-        authentication: crate::AuthenticationConfig::default(),
-        limits: crate::Limits::default(),
-        logins: crate::LoginLimits::default(),
-        front_proxies: None,
-    };
+    let config = Config::new(dir.to_owned(), store);
     start_unheard(config).await
 }
 

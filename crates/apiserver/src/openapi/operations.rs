@@ -6,6 +6,7 @@ use croft_meta::{GroupVersion, Gvk};
 
 use super::parameters::{self as parameter, Parameter};
 use crate::catalog::{Catalog, Served};
+use crate::connections;
 
 const JSON_YAML: &[&str] = &["application/json", "application/yaml"];
 const ANY: &[&str] = &["*/*"];
@@ -182,7 +183,9 @@ fn resource_paths(served: &Served, root: &str) -> Vec<PathItem> {
     }
     paths.push(item(collection.clone(), kind, maker.collection()));
     paths.push(item(format!("{collection}/{{name}}"), kind, maker.object()));
-    for subresource in &served.version().subresources {
+    // What a connection carries is of no type that could be described.
+    let subresources = served.version().subresources.iter();
+    for subresource in subresources.filter(|subresource| !connections::is_options(&subresource.kind)) {
         let path = format!("{collection}/{{name}}/{}", subresource.name);
         let named = if served.resource.is_custom { kind } else { &subresource.kind.kind };
         paths.push(item(path, named, maker.subresource(subresource)));

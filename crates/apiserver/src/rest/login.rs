@@ -1,4 +1,4 @@
-//! Logging in and out, and changing one's password.
+//! Logging in and out, and changing one's password. The second factor is next door, in `totp`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::reply::{self, invalid};
-use super::{csrf, settings, tokens, users};
+use super::{csrf, settings, tokens, totp, users};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{LoginError, SESSION_COOKIE};
+use crate::auth::authenticate::{Code, Credentials, LoginError, Proven, SESSION_COOKIE};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -28,6 +28,8 @@ const MAX_PASSWORD: usize = 1_024;
 struct Login {
     username: String,
     password: Option<Secret>,
+    /// A code, from those who have a second factor.
+    totp: Option<Secret>,
     response_type: String,
     ttl: i64,
     description: String,
@@ -40,8 +42,10 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     let Some(given) = given.filter(|_| !asked.username.is_empty()) else {
         return Err(invalid("MissingRequired", "username and password are required"));
     };
-    if given.reveal().len() > MAX_PASSWORD || asked.username.len() > MAX_PASSWORD {
-        return Err(invalid("MaxLengthExceeded", "username or password is too long"));
+    let code = asked.totp.filter(|code| !code.reveal().trim().is_empty());
+    let code_length = code.as_ref().map_or(0, |code| code.reveal().len());
+    if given.reveal().len().max(asked.username.len()).max(code_length) > MAX_PASSWORD {
+        return Err(invalid("MaxLengthExceeded", "username, password or totp is too long"));
     }
     let is_cookie = match asked.response_type.as_str() {
         "cookie" => true,
@@ -52,7 +56,11 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     };
     let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
     call.trail.tried(&asked.username);
-    let user = verify(call, &asked.username, &given, address).await?;
+    let credentials = Credentials { name: &asked.username, password: Some(given), code: Code::Sent(code) };
+    let Proven { user, used } = check(call, &credentials, address).await?;
+    if let Some(used) = &used {
+        totp::spend(call, &user.name, used, address).await?;
+    }
     call.trail.user(&user);
     let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
     let (mut token, text) = tokens::issue(call, &user, &order).await?;
@@ -75,18 +83,30 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     Ok(answer)
 }
 
-async fn verify(
+pub(super) async fn check(
     call: &Call,
-    name: &str,
-    password: &Secret,
+    credentials: &Credentials<'_>,
     address: Option<IpAddr>,
-) -> Result<crate::user::UserInfo, ApiError> {
-    let outcome = call.server.auth.authenticator.login(name, password.reveal().to_owned(), address).await;
-    outcome.map_err(|error| {
+) -> Result<Proven, ApiError> {
+    call.server.auth.authenticator.login(credentials, address).await.map_err(|error| {
         if let LoginError::Wrong(why) = &error {
             tracing::info!(reason = why, "login refused");
         }
         error.refusal().unwrap_or_else(|| ApiError::new(401, "Unauthorized", "authentication failed"))
+    })
+}
+
+/// The password of somebody who is in already.
+pub(super) async fn verify(
+    call: &Call,
+    name: &str,
+    password: Secret,
+    address: Option<IpAddr>,
+) -> Result<Proven, ApiError> {
+    let credentials = Credentials { name, password: Some(password), code: Code::NotAsked };
+    check(call, &credentials, address).await.map_err(|error| match error.code() {
+        401 => invalid("InvalidBodyContent", "invalid current password"),
+        _ => error,
     })
 }
 
@@ -133,10 +153,7 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
     };
     let owner = tokens::account(call)?;
     check_new(&owner.user.name, &old, &new)?;
-    verify(call, &owner.user.name, &old, address).await.map_err(|error| match error.code() {
-        401 => invalid("InvalidBodyContent", "invalid current password"),
-        _ => error,
-    })?;
+    verify(call, &owner.user.name, old, address).await?;
     // Hashing takes its time by design.
     let hash = tokio::task::spawn_blocking(move || password::hash(new.reveal()));
     let hash = BASE64_STANDARD.encode(hash.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?);

@@ -8,6 +8,7 @@ use super::reply;
 use crate::answer::{self, Answer};
 use crate::auth::Attributes;
 use crate::auth::authenticate::LocalUser;
+use crate::auth::authenticate::second_factor::SecondFactor;
 use crate::call::Call;
 
 pub(super) const GROUP: &str = "management.cattle.io";
@@ -72,12 +73,18 @@ fn locked_until(call: &Call, name: &str) -> Option<String> {
 fn view(call: &Call, user: &LocalUser) -> Value {
     let name = &user.user.name;
     let id = secret_name(name);
-    let base = reply::base(call);
+    let users = format!("{}/v3/users", reply::base(call));
+    let action = |name: &str| format!("{users}?action={name}");
+    let factor = user.second_factor.as_ref();
     json!({
         "id": id, "type": "user", "baseType": "user", "username": name, "name": name, "enabled": true,
         "me": *name == call.user.name, "mustChangePassword": user.must_change_password, "created": user.created,
         "principalIds": [format!("local://{id}")], "uuid": user.user.uid, "lockedUntil": locked_until(call, name),
-        "links": { "self": format!("{base}/v3/users/{id}") },
-        "actions": { "changepassword": format!("{base}/v3/users?action=changepassword") },
+        "totpEnabled": factor.is_some(), "recoveryCodesLeft": factor.map(SecondFactor::recovery_codes_left),
+        "links": { "self": format!("{users}/{id}") },
+        "actions": {
+            "changepassword": action("changepassword"), "enabletotp": action("enabletotp"),
+            "confirmtotp": action("confirmtotp"), "disabletotp": action("disabletotp"),
+        },
     })
 }

@@ -90,7 +90,7 @@ pub(crate) async fn prepared(
     admission::complete(call, target, &mut object, None)?;
     prepare::validate_create(target, &object)?;
     admission::policy::validate(call, target, Some(&object), None, options.dry_run)?;
-    admission::quota::admit(call, target, &object, None)?;
+    admission::check_limits(call, target, &object)?;
     for text in (target.served.resource.behaviour.warnings)(&object) {
         call.warn(text);
     }

@@ -29,6 +29,14 @@ use crate::write::{in_version, is_served_as_stored};
 /// How long a list waits for a revision that is not there yet, as upstream.
 const FUTURE_TIMEOUT: Duration = Duration::from_secs(3);
 
+const VERSION: &str = "meta.k8s.io/v1";
+
+/// After so many bytes of objects, whoever makes a long answer lets others come to their turn: a fraction of a millisecond.
+const BREATH: usize = 64 << 10;
+
+/// In a token: the moment that the list began at is forgotten, it goes on with another. As upstream.
+const NOW: i64 = -1;
+
 /// Objects of one list answer.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
@@ -43,8 +51,9 @@ pub(crate) struct Page {
 struct Token {
     #[serde(rename = "v")]
     version: String,
+    /// [`NOW`] where the list goes on with what is there when it is asked for.
     #[serde(rename = "rv")]
-    revision: u64,
+    revision: i64,
     start: String,
     /// How many objects earlier pages held, so that the rest can be counted without walking it.
     #[serde(rename = "n", default)]
@@ -61,13 +70,26 @@ impl Token {
         let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| invalid(e.to_string()))?;
         let token = croft_meta::json::parse(&bytes).map_err(invalid)?;
         let token: Self = serde_json::from_value(token).map_err(|e| invalid(e.to_string()))?;
-        if token.version != "meta.k8s.io/v1" {
+        if token.version != VERSION {
             return Err(invalid(format!("server does not recognize this encoded version {}", token.version)));
+        }
+        if token.revision == 0 {
+            return Err(invalid(format!("incorrect encoded start resourceVersion (version {VERSION})")));
         }
         if token.start.contains("..") || token.start.starts_with('/') {
             return Err(invalid(token.start));
         }
         Ok(token)
+    }
+
+    /// The first page, of whatever moment.
+    fn start() -> Self {
+        Self { version: VERSION.to_owned(), revision: 0, start: String::new(), served: 0, total: None }
+    }
+
+    /// That which the list began at, if it goes on with that.
+    fn moment(&self) -> Option<Revision> {
+        u64::try_from(self.revision).ok().filter(|revision| *revision > 0).map(Revision)
     }
 
     fn encode(&self) -> String {
@@ -91,7 +113,7 @@ pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result
         let bytes = page.objects.iter().map(|object| object.bytes.len()).sum();
         call.server.answer_room.reserve(&call.user.name, bytes).await?
     };
-    let answer = answer(call, target, output, page)?;
+    let answer = answer(call, target, output, page).await?;
     match room {
         Some(room) => room.keep(answer).await,
         None => Ok(answer),
@@ -124,14 +146,18 @@ async fn stored_page(
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
         let token = Token::decode(&options.continue_token)?;
-        let revision = Revision(token.revision);
+        let Some(revision) = token.moment() else {
+            call.server.cache.fresh().await?;
+            return Ok(page_from_cache(call, target, options.limit, selection, &token));
+        };
         call.server.cache.reached(revision).await?;
-        if collection.changed_at() > revision {
+        // What is forgotten is refused even where nothing has changed since: a client cannot tell, and need not.
+        if collection.changed_at() > revision || call.server.store.compacted() > revision {
             return page_from_store(call, target, options, selection, revision, &token).await;
         }
         return Ok(page_from_cache(call, target, options.limit, selection, &token));
     }
-    let start = Token { version: String::new(), revision: 0, start: String::new(), served: 0, total: None };
+    let start = Token::start();
     match options.list_revision()? {
         None => drop(call.server.cache.fresh().await?),
         // "Any state will do": the whole of it, as upstream, whatever the limit.
@@ -156,7 +182,7 @@ impl Page {
     fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;
         if let Ok(mut token) = Token::decode(&self.next) {
-            token.revision = revision.0;
+            token.revision = in_token(revision);
             self.next = token.encode();
         }
     }
@@ -200,7 +226,7 @@ fn page_from_cache(call: &Call, target: &Target, limit: usize, selection: &Selec
         page.objects.push(Arc::clone(object));
         true
     });
-    page.revision = if token.revision > 0 { Revision(token.revision) } else { page.revision.max(changed_at) };
+    page.revision = token.moment().unwrap_or_else(|| page.revision.max(changed_at));
     if more {
         let total = everything.then(|| token.total.unwrap_or_else(|| collection.count(&target.namespace)));
         page.continue_after(token.served + page.objects.len(), total);
@@ -213,8 +239,8 @@ impl Page {
         self.remaining = total.map(|total| total.saturating_sub(served));
         if let Some(last) = self.objects.last() {
             let token = Token {
-                version: "meta.k8s.io/v1".to_owned(),
-                revision: self.revision.0,
+                version: VERSION.to_owned(),
+                revision: in_token(self.revision),
                 start: last.id().to_owned(),
                 served,
                 total,
@@ -222,6 +248,10 @@ impl Page {
             self.next = token.encode();
         }
     }
+}
+
+fn in_token(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 /// A page of the past, which only the store remembers.
@@ -263,14 +293,20 @@ async fn page_from_store(
     }
 }
 
+/// What was asked for is forgotten. A list that was cut short can still go on, with what is there now.
 fn expired(options: &ListOptions) -> ApiError {
     if options.continue_token.is_empty() {
         return ApiError::expired("The resourceVersion for the provided list is too old.");
     }
+    let token = Token::decode(&options.continue_token).unwrap_or_else(|_| Token::start());
+    let token = Token { revision: NOW, total: None, ..token };
     ApiError::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
-         without the continue parameter.",
+         without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
+         results. Continuing with the provided token results in an inconsistent list - objects that were created, \
+         modified, or deleted between the time the first chunk was returned and now may show up in the list.",
     )
+    .with_continue(token.encode())
 }
 
 /// Waits a little for a revision that is not there yet.
@@ -307,7 +343,7 @@ fn is_made_as_it_is_read(target: &Target, output: Output) -> bool {
 }
 
 /// Writes the list in the form that the client asked for.
-fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<Answer, ApiError> {
+async fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<Answer, ApiError> {
     let mut metadata = page.metadata();
     if target.served.resource.is_custom && page.next.is_empty() {
         // Lists of custom resources always say where to go on, even if nowhere.
@@ -317,8 +353,18 @@ fn answer(call: &Call, target: &Target, output: Output, page: Page) -> Result<An
         let gzip = answer::accepts_gzip(&call.headers);
         return Ok(ListBody::new(target, &metadata, page.objects).into_answer(gzip));
     }
-    let objects = page.objects.iter().map(|o| in_version(o, target)).collect();
-    render(call, target, output, metadata, objects)
+    let shape = shape(call, target, output)?;
+    let mut items = Vec::with_capacity(page.objects.len());
+    let mut bytes = 0;
+    for object in &page.objects {
+        bytes += object.bytes.len();
+        if bytes > BREATH {
+            bytes = 0;
+            tokio::task::yield_now().await;
+        }
+        items.push(shape(in_version(object, target)));
+    }
+    Ok(put_together(target, output, metadata, items))
 }
 
 /// Any list of objects, in the form that the client asked for.
@@ -327,31 +373,43 @@ pub(crate) fn render(
     target: &Target,
     output: Output,
     metadata: Value,
-    mut objects: Vec<Value>,
+    objects: Vec<Value>,
 ) -> Result<Answer, ApiError> {
-    if output.shape == Shape::Whole && !target.served.resource.is_custom {
-        // The list names the type once, for all.
-        for item in objects.iter_mut().filter_map(Value::as_object_mut) {
-            item.remove("apiVersion");
-            item.remove("kind");
+    let items = objects.into_iter().map(shape(call, target, output)?).collect();
+    Ok(put_together(target, output, metadata, items))
+}
+
+/// What becomes of each object in the form that the client asked for.
+fn shape(call: &Call, target: &Target, output: Output) -> Result<impl Fn(Value) -> Value + Send + use<>, ApiError> {
+    // The list names the type once, for all.
+    let is_bare = !target.served.resource.is_custom;
+    let (include, now) = (get::include(call)?, clock::now_seconds());
+    let printer = table::Printer::new(&target.served);
+    Ok(move |mut object: Value| match output.shape {
+        Shape::Whole => {
+            if let Some(object) = object.as_object_mut().filter(|_| is_bare) {
+                object.remove("apiVersion");
+                object.remove("kind");
+            }
+            object
         }
-    }
-    let objects = objects.into_iter();
+        Shape::Partial(version) => table::partial_metadata(&object, version),
+        Shape::Table(version) => printer.row(&object, include, version, now),
+    })
+}
+
+fn put_together(target: &Target, output: Output, metadata: Value, items: Vec<Value>) -> Answer {
     let value = match output.shape {
-        Shape::Whole => whole(target, &metadata, &objects.collect::<Vec<_>>()),
+        Shape::Whole => whole(target, &metadata, &items),
         Shape::Partial(version) => json!({
             "kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata,
-            "items": objects.map(|o| table::partial_metadata(&o, version)).collect::<Vec<_>>(),
+            "items": items,
         }),
         Shape::Table(version) => {
-            let include = get::include(call)?;
-            let now = clock::now_seconds();
-            let printer = table::Printer::new(&target.served);
-            let rows = objects.map(|o| printer.row(&o, include, version, now)).collect();
-            table::document(version, metadata, Some(printer.columns()), rows)
+            table::document(version, metadata, Some(table::Printer::new(&target.served).columns()), items)
         }
     };
-    Ok(answer::render(output, 200, &value))
+    answer::render(output, 200, &value)
 }
 
 /// A list as one value.

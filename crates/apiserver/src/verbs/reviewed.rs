@@ -1,4 +1,4 @@
-//! Writes that admission webhooks have a say in.
+//! Writes that admission webhooks have a say in; and what is not a write, but is asked about all the same.
 //!
 //! Webhooks take their time, and a write is decided in an instant, possibly several times. So the webhooks are asked
 //! outside of the write, about the object as it is; and what they were asked about is committed only if the object is
@@ -142,24 +142,48 @@ pub(crate) async fn validate_new(
     hooks.validate(&attributes, Some(object), None).await
 }
 
-/// Asks about something that is created below an object and not stored as such: a binding, an eviction.
-pub(crate) async fn action(call: &Call, target: &Target, dry_run: bool, mut object: Value) -> Result<Value, ApiError> {
-    let Some(hooks) = Hooks::find(call, target, Operation::Create) else { return Ok(object) };
+/// Asks policies and webhooks about something that is created and not stored as such: a binding, an eviction, a token, a
+/// review. `complete` is what the server itself makes of it once it can no longer be changed, or has against it.
+pub(crate) async fn action(
+    call: &Call,
+    target: &Target,
+    dry_run: bool,
+    mut object: Value,
+    complete: impl FnOnce(&mut Value) -> Result<(), ApiError>,
+) -> Result<Value, ApiError> {
     let attributes = Attributes::create(call, target, &object, dry_run);
     // Clients may leave it out where the path says it.
     object["apiVersion"] = Value::from(attributes.kind.api_version());
     object["kind"] = Value::from(attributes.kind.kind.as_str());
-    let object = hooks.mutate(&attributes, Some(object), None).await?.unwrap_or_default();
-    hooks.validate(&attributes, Some(&object), None).await?;
+    let hooks = Hooks::find(call, target, Operation::Create);
+    admission::policy::mutate_sent(call, target, Operation::Create, &mut object, dry_run)?;
+    if let Some(hooks) = &hooks {
+        object = hooks.mutate(&attributes, Some(object), None).await?.unwrap_or_default();
+    }
+    complete(&mut object)?;
+    admission::policy::validate_sent(call, target, Operation::Create, &object, dry_run)?;
+    if let Some(hooks) = &hooks {
+        hooks.validate(&attributes, Some(&object), None).await?;
+    }
     Ok(object)
 }
 
-/// Asks about a connection to something below an object.
-pub(crate) async fn connection(call: &Call, target: &Target, options: Value) -> Result<(), ApiError> {
-    let Some(hooks) = Hooks::find(call, target, Operation::Connect) else { return Ok(()) };
+/// Asks policies and webhooks about a connection to something below an object. Returns what it is to be made with.
+pub(crate) async fn connection(call: &Call, target: &Target, mut options: Value) -> Result<Value, ApiError> {
+    if call.query.get("dryRun").is_some() {
+        return Err(ApiError::bad_request("dryRun is not supported"));
+    }
+    let hooks = Hooks::find(call, target, Operation::Connect);
+    admission::policy::mutate_sent(call, target, Operation::Connect, &mut options, false)?;
     let attributes = Attributes::connect(call, target, &options);
-    let options = hooks.mutate(&attributes, Some(options), None).await?;
-    hooks.validate(&attributes, options.as_ref(), None).await
+    if let Some(hooks) = &hooks {
+        options = hooks.mutate(&attributes, Some(options), None).await?.unwrap_or_default();
+    }
+    admission::policy::validate_sent(call, target, Operation::Connect, &options, false)?;
+    if let Some(hooks) = &hooks {
+        hooks.validate(&attributes, Some(&options), None).await?;
+    }
+    Ok(options)
 }
 
 /// The object as the store has it.

@@ -199,7 +199,6 @@ pub(crate) fn admitted_state(
     }
     prepare::validate_update(target, &new, old)?;
     admission::policy::validate(call, target, Some(&new), Some(old), dry_run)?;
-    admission::quota::admit(call, target, &new, Some(old))?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);
     }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use croft_meta::ApiError;
-use croft_schema::Condition;
+use croft_schema::expression::{Budget, Evaluation, Inputs};
 use serde_json::Value;
 
 use super::hook::Chosen;
 use super::{Attributes, Operation};
+use crate::admission::authorizer::Caller;
+use crate::admission::conditions;
 use crate::conversion;
 
 /// The objects of a request in the version that a hook asked for; what is not there is null.
@@ -67,27 +69,31 @@ impl Chosen {
         selector.is_everything() || [object, old].into_iter().flatten().any(|object| selector.matches_object(object))
     }
 
-    /// One condition that does not hold outweighs any number that cannot be told.
+    /// What cannot be told is left to the failure policy.
     fn conditions_hold(&self, attributes: &Attributes<'_>, shown: &Shown<'_>) -> Result<bool, ApiError> {
-        let results = match &self.hook.conditions {
+        let told = match &self.hook.conditions {
             Ok(conditions) if conditions.is_empty() => return Ok(true),
             Ok(conditions) => {
                 let request = Value::Object(attributes.request(self));
+                let Attributes { call, target, name, .. } = attributes;
+                let (subresource, namespace) = (target.subresource.as_str(), attributes.namespace());
+                let caller = Caller { call, target, subresource, namespace, name };
                 let null = &Value::Null;
-                let (object, old) = (shown.object.as_deref().unwrap_or(null), shown.old.as_deref().unwrap_or(null));
-                let values = [("object", object), ("oldObject", old), ("request", &request)];
-                Condition::evaluate(conditions, &values)
+                let inputs = Inputs {
+                    object: shown.object.as_deref().unwrap_or(null),
+                    old_object: shown.old.as_deref().unwrap_or(null),
+                    request: &request,
+                    authorizer: Some(&caller),
+                    ..Inputs::default()
+                };
+                conditions::hold(conditions, &Evaluation::new(inputs, &[], &Budget::of_conditions()))
             }
-            Err(why) => vec![Err(why.clone())],
+            Err(why) => Err(why.clone()),
         };
-        if results.contains(&Ok(false)) {
-            return Ok(false);
-        }
-        let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
-        if errors.is_empty() {
-            return Ok(true);
-        }
-        let why = crate::auth::rbac::aggregate(&errors);
+        let why = match told {
+            Ok(holds) => return Ok(holds),
+            Err(why) => why,
+        };
         tracing::warn!(webhook = self.hook.name, error = why, "match conditions could not be evaluated");
         if self.hook.fails_open {
             return Ok(false);

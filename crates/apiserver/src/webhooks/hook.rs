@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use croft_api::WEBHOOK_CONDITION_VARIABLES;
 use croft_meta::selector::LabelSelector;
 use croft_meta::{Gvk, Gvr};
-use croft_schema::Condition;
+use croft_schema::expression::{Expression, Names, Wants};
 use serde_json::Value;
 
 use super::Operation;
@@ -61,7 +60,7 @@ pub(super) struct Hook {
     pub(super) namespaces: LabelSelector,
     pub(super) objects: LabelSelector,
     /// What does not compile was refused when the configuration was written; stored by others, it never matches.
-    pub(super) conditions: Result<Vec<Condition>, String>,
+    pub(super) conditions: Result<Vec<Expression>, String>,
     pub(super) fails_open: bool,
     pub(super) has_side_effects: bool,
     pub(super) is_reinvoked: bool,
@@ -80,7 +79,7 @@ impl Hook {
         let list = |field: &str| hook[field].as_array().into_iter().flatten();
         let condition = |condition: &Value| {
             let source = condition["expression"].as_str().unwrap_or_default().trim();
-            Condition::compile(source, &WEBHOOK_CONDITION_VARIABLES)
+            Expression::compile(source, &Names::WEBHOOK_CONDITION, Wants::Bool)
         };
         let review = list("admissionReviewVersions").find_map(|version| match version.as_str() {
             Some("v1") => Some(ReviewVersion::V1),

@@ -1,61 +1,29 @@
 //! The webhooks of all configurations, parsed, in the order in which they are called.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use croft_meta::Revision;
-use serde_json::Value;
-
 use super::hook::{Hook, Stage};
-use crate::cache::{Cache, Collection};
+use crate::cache::{Collection, Object, Parsed};
 
 /// The stored configurations.
-#[derive(Debug)]
-pub(super) struct Sources {
-    mutating: Arc<Collection>,
-    validating: Arc<Collection>,
-}
+pub(super) const SOURCES: [&str; 2] = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
 
-impl Sources {
-    pub(super) fn of(cache: &Cache) -> Self {
-        let collection = |plural: &str| cache.collection(&format!("{}/{plural}", super::EXEMPT_GROUP));
-        Self {
-            mutating: collection("mutatingwebhookconfigurations"),
-            validating: collection("validatingwebhookconfigurations"),
-        }
-    }
-
-    pub(super) fn changed_at(&self) -> [Revision; 2] {
-        [self.mutating.changed_at(), self.validating.changed_at()]
-    }
-}
-
-/// The hooks of a configuration, by its name. What did not change is not parsed again, and keeps its connections.
-type Parsed = HashMap<Box<str>, (Revision, Vec<Arc<Hook>>)>;
+/// The hooks of a configuration. What did not change keeps its connections.
+type Hooks = Vec<Arc<Hook>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    changed_at: [Revision; 2],
-    parsed: [Parsed; 2],
-    pub(super) mutating: Vec<Arc<Hook>>,
-    pub(super) validating: Vec<Arc<Hook>>,
+    parsed: [Parsed<Hooks>; 2],
+    pub(super) mutating: Hooks,
+    pub(super) validating: Hooks,
 }
 
 impl Index {
-    pub(super) fn build(sources: &Sources, changed_at: [Revision; 2], previous: &Self) -> Self {
-        let [mutating, validating] = &previous.parsed;
-        let mutating = parse(&sources.mutating, mutating, Stage::Mutating);
-        let validating = parse(&sources.validating, validating, Stage::Validating);
-        Self {
-            changed_at,
-            mutating: in_order(&mutating),
-            validating: in_order(&validating),
-            parsed: [mutating, validating],
-        }
-    }
-
-    pub(super) fn is_of(&self, changed_at: [Revision; 2]) -> bool {
-        self.changed_at == changed_at
+    pub(super) fn build([mutating, validating]: [&Collection; SOURCES.len()], previous: &Self) -> Self {
+        let [previous_mutating, previous_validating] = &previous.parsed;
+        let mutating = parse(mutating, previous_mutating, Stage::Mutating);
+        let validating = parse(validating, previous_validating, Stage::Validating);
+        Self { mutating: in_order(&mutating), validating: in_order(&validating), parsed: [mutating, validating] }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -63,23 +31,17 @@ impl Index {
     }
 }
 
-fn parse(collection: &Collection, previous: &Parsed, stage: Stage) -> Parsed {
-    let read = |object: &Arc<crate::cache::Object>| {
-        let known = previous.get(object.name()).filter(|(revision, _)| *revision == object.revision);
-        let hooks = known.map_or_else(|| hooks(object.name(), &object.json(), stage), |(_, hooks)| hooks.clone());
-        (Box::from(object.name()), (object.revision, hooks))
-    };
-    collection.list("").iter().map(read).collect()
+fn parse(collection: &Collection, previous: &Parsed<Hooks>, stage: Stage) -> Parsed<Hooks> {
+    Parsed::of(&collection.list(""), previous, |object| hooks(object, stage))
 }
 
-fn hooks(configuration: &str, object: &Value, stage: Stage) -> Vec<Arc<Hook>> {
-    let hooks = object["webhooks"].as_array();
-    hooks.into_iter().flatten().map(|hook| Arc::new(Hook::parse(configuration, hook, stage))).collect()
+fn hooks(configuration: &Object, stage: Stage) -> Hooks {
+    let json = configuration.json();
+    let hooks = json["webhooks"].as_array().into_iter().flatten();
+    hooks.map(|hook| Arc::new(Hook::parse(configuration.name(), hook, stage))).collect()
 }
 
 /// By the configuration's name, then by the place in it.
-fn in_order(parsed: &Parsed) -> Vec<Arc<Hook>> {
-    let mut names: Vec<_> = parsed.keys().collect();
-    names.sort_unstable();
-    names.into_iter().flat_map(|name| parsed[name].1.iter().cloned()).collect()
+fn in_order(parsed: &Parsed<Hooks>) -> Hooks {
+    parsed.in_order().into_iter().flat_map(|hooks| hooks.iter().cloned()).collect()
 }

@@ -29,17 +29,8 @@ impl Cluster {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).expect("a store");
         let config = Config {
-            data_dir: dir.path().to_owned(),
             listen: vec![Listen { addr: "127.0.0.1:0".parse().expect("an address"), is_required: true }],
-            store,
-            extra_names: Vec::new(),
-            admin_password: None,
-            website: None,
-            audit: croft_apiserver::AuditLog::off(),
-            authentication: croft_apiserver::AuthenticationConfig::default(),
-            limits: croft_apiserver::Limits::default(),
-            logins: croft_apiserver::LoginLimits::default(),
-            front_proxies: None,
+            ..Config::new(dir.path().to_owned(), store)
         };
         let server = croft_apiserver::start(config).await.expect("the server starts");
         let endpoint = Endpoint::from_kubeconfig(&server.kubeconfig).expect("an endpoint");

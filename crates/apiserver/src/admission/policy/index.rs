@@ -1,47 +1,28 @@
 //! Policies, compiled, each with its bindings.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use croft_api::admission_policy::CompiledPolicy;
+use croft_meta::Gvk;
 use croft_meta::field::join_errors;
 use croft_meta::selector::LabelSelector;
-use croft_meta::{Gvk, Revision};
 use serde_json::Value;
 
-use super::GROUP;
 use super::matching::Criteria;
-use crate::cache::{Cache, Collection, Object};
+use crate::cache::{Collection, Object, Parsed};
 
-/// The stored objects that decide: policies and bindings that validate, policies and bindings that mutate.
-#[derive(Debug)]
-pub(super) struct Sources([Arc<Collection>; 4]);
-
-impl Sources {
-    pub(super) fn of(cache: &Cache) -> Self {
-        let collection = |plural: &str| cache.collection(&format!("{GROUP}/{plural}"));
-        Self([
-            collection("validatingadmissionpolicies"),
-            collection("validatingadmissionpolicybindings"),
-            collection("mutatingadmissionpolicies"),
-            collection("mutatingadmissionpolicybindings"),
-        ])
-    }
-
-    pub(super) fn changed_at(&self) -> [Revision; 4] {
-        let [a, b, c, d] = &self.0;
-        [a.changed_at(), b.changed_at(), c.changed_at(), d.changed_at()]
-    }
-}
-
-/// What was compiled, by name. Policies that did not change are not compiled again.
-type Known = HashMap<Box<str>, (Revision, Arc<Policy>)>;
+/// The stored objects that decide.
+pub(super) const SOURCES: [&str; 4] = [
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+];
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    changed_at: [Revision; 4],
-    known_validating: Known,
-    known_mutating: Known,
+    known_validating: Parsed<Policy>,
+    known_mutating: Parsed<Policy>,
     pub(super) validating: Vec<Hook>,
     pub(super) mutating: Vec<Hook>,
 }
@@ -86,39 +67,25 @@ pub(super) struct ParamRef {
 }
 
 impl Index {
-    pub(super) fn is_of(&self, changed_at: &[Revision; 4]) -> bool {
-        self.changed_at == *changed_at
-    }
-
-    pub(super) fn build(sources: &Sources, changed_at: [Revision; 4], previous: &Self) -> Self {
-        let [validating, validating_bindings, mutating, mutating_bindings] = &sources.0;
-        let known_validating = compile(&validating.list(""), &previous.known_validating);
-        let known_mutating = compile(&mutating.list(""), &previous.known_mutating);
+    pub(super) fn build(sources: [&Collection; SOURCES.len()], previous: &Self) -> Self {
+        let [validating, validating_bindings, mutating, mutating_bindings] = sources.map(|of| of.list(""));
+        let known_validating = Parsed::of(&validating, &previous.known_validating, Policy::read);
+        let known_mutating = Parsed::of(&mutating, &previous.known_mutating, Policy::read);
         Self {
-            changed_at,
-            validating: hooks(&known_validating, &validating_bindings.list("")),
-            mutating: hooks(&known_mutating, &mutating_bindings.list("")),
+            validating: hooks(&known_validating, &validating_bindings),
+            mutating: hooks(&known_mutating, &mutating_bindings),
             known_validating,
             known_mutating,
         }
     }
 }
 
-fn compile(objects: &[Arc<Object>], previous: &Known) -> Known {
-    let entry = |object: &Arc<Object>| {
-        let known = previous.get(object.id()).filter(|(revision, _)| *revision == object.revision);
-        let policy = known.map_or_else(|| Arc::new(Policy::parse(&object.json())), |(_, known)| Arc::clone(known));
-        (Box::from(object.id()), (object.revision, policy))
-    };
-    objects.iter().map(entry).collect()
-}
-
 /// The policies that have bindings, in the order of their names.
-fn hooks(policies: &Known, bindings: &[Arc<Object>]) -> Vec<Hook> {
+fn hooks(policies: &Parsed<Policy>, bindings: &[Arc<Object>]) -> Vec<Hook> {
     let mut hooks: Vec<Hook> = Vec::new();
     for binding in bindings {
         let json = binding.json();
-        let Some((_, policy)) = json["spec"]["policyName"].as_str().and_then(|name| policies.get(name)) else {
+        let Some(policy) = json["spec"]["policyName"].as_str().and_then(|name| policies.get(name)) else {
             continue;
         };
         let binding = Binding::parse(&json);
@@ -136,6 +103,10 @@ fn text(json: &Value, pointer: &str) -> String {
 }
 
 impl Policy {
+    fn read(object: &Object) -> Self {
+        Self::parse(&object.json())
+    }
+
     fn parse(json: &Value) -> Self {
         let (compiled, errors) = CompiledPolicy::compile(json);
         let param_kind = json["spec"].get("paramKind").filter(|kind| kind.is_object());

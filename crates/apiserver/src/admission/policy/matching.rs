@@ -111,7 +111,7 @@ impl Rule {
             self.names.is_empty() || self.names.iter().any(|wanted| *wanted == name)
         };
         in_scope
-            && has(&self.operations, request.operation)
+            && has(&self.operations, request.operation.name())
             && has(&self.groups, request.target.group())
             && has(&self.versions, version)
             && self.resources.iter().any(|resource| is_resource(resource, request))

@@ -3,17 +3,18 @@
 use croft_api::admission_policy::Mutation;
 use croft_apply::PatchError;
 use croft_apply::typed::{self, Duplicates, Node};
-use croft_meta::ApiError;
 use croft_meta::status::{Cause, Details};
+use croft_meta::{ApiError, Gvk};
+use croft_schema::Schema;
 use croft_schema::expression::{Budget, Evaluation, Inputs};
 use serde_json::Value;
 
-use super::authorizer::Caller;
 use super::index::{Binding, Hook, Policy};
 use super::params;
 use super::request::Request;
-use super::validating::is_meant;
-use crate::prepare;
+use crate::admission::authorizer::Caller;
+use crate::admission::conditions;
+use crate::{connections, prepare};
 
 /// One policy, to be evaluated with one set of parameters.
 struct Invocation<'a> {
@@ -135,13 +136,19 @@ impl Invocation<'_> {
         }
     }
 
-    fn evaluation<'a>(&'a self, shown: &'a Shown, caller: &'a Caller<'a>, budget: &'a Budget) -> Evaluation<'a> {
+    fn evaluation<'a>(
+        &'a self,
+        shown: &'a Shown,
+        namespace: &'a Value,
+        caller: &'a Caller<'a>,
+        budget: &'a Budget,
+    ) -> Evaluation<'a> {
         let inputs = Inputs {
             object: &shown.object,
             old_object: &shown.old,
             request: &shown.request,
             params: &self.params,
-            namespace: caller.0.namespace_object(),
+            namespace,
             authorizer: Some(caller),
             ..Inputs::default()
         };
@@ -152,8 +159,9 @@ impl Invocation<'_> {
         if self.policy.compiled.match_conditions.is_empty() {
             return Ok(true);
         }
-        let (shown, caller) = (self.shown(request, object), Caller(request));
-        is_meant(&self.policy.compiled.match_conditions, &self.evaluation(&shown, &caller, budget))
+        let (shown, caller) = (self.shown(request, object), request.caller());
+        let evaluation = self.evaluation(&shown, request.namespace_object(), &caller, budget);
+        conditions::hold(&self.policy.compiled.match_conditions, &evaluation)
     }
 
     /// The patched object.
@@ -164,8 +172,8 @@ impl Invocation<'_> {
         object: &Value,
         budget: &Budget,
     ) -> Result<Value, String> {
-        let (shown, caller) = (self.shown(request, object), Caller(request));
-        let evaluation = self.evaluation(&shown, &caller, budget);
+        let (shown, caller) = (self.shown(request, object), request.caller());
+        let evaluation = self.evaluation(&shown, request.namespace_object(), &caller, budget);
         let mut patched = match mutation {
             Mutation::ApplyConfiguration(expression) => {
                 let config = evaluation.object(expression).map_err(|fault| fault.of(expression))?;
@@ -181,6 +189,9 @@ impl Invocation<'_> {
                 }
             }
         };
+        if request.sent_kind().is_some() {
+            return Ok(patched);
+        }
         crate::write::convert(&mut patched, request.target, &request.target.gvk());
         prepare::default(request.target, &mut patched);
         Ok(patched)
@@ -192,11 +203,20 @@ fn merged(request: &Request<'_>, version: &str, object: &Value, mut config: Valu
     for field in ["apiVersion", "kind"] {
         config[field] = object[field].clone();
     }
-    let resource = &request.target.served.resource;
-    let schema = resource.version(version).map(|version| &version.schema);
-    let Some(schema) = schema else { return Err("the version is not served".to_owned()) };
-    let node = Node::root(schema);
     let failed = |what: &str, why: String| format!("error applying patch: {what}: {why}");
+    let resource = &request.target.served.resource;
+    // Upstream publishes no schema of the options of a connection, and has nothing to merge them by.
+    let published = |kind: &Gvk| croft_api::kind_schema(kind).filter(|_| !connections::is_options(kind));
+    let sent = request.sent_kind().map(published);
+    let schema: Option<&Schema> = match &sent {
+        Some(sent) => sent.as_deref(),
+        None => resource.version(version).map(|version| &*version.schema),
+    };
+    let schema = schema.ok_or_else(|| {
+        let kind = request.sent_kind().cloned().unwrap_or_else(|| resource.gvk(version));
+        failed("failed to convert patch object to typed object", format!("no corresponding type for {kind}"))
+    })?;
+    let node = Node::root(schema);
     typed::validate(node, &config, Duplicates::Forbidden)
         .map_err(|why| failed("failed to convert patch object to typed object", why))?;
     let atomics = typed::atomics(node, &config);

@@ -2,11 +2,14 @@
 
 use std::cell::OnceCell;
 
+use croft_meta::{Gvk, object};
 use serde_json::{Value, json};
 
 use super::matching::name_of;
+use crate::admission::authorizer::Caller;
 use crate::call::{Call, Target};
 use crate::verbs::scale;
+use crate::webhooks::Operation;
 use crate::write;
 
 static NULL: Value = Value::Null;
@@ -14,13 +17,14 @@ static NULL: Value = Value::Null;
 pub(super) struct Request<'a> {
     pub(super) call: &'a Call,
     pub(super) target: &'a Target,
-    /// `CREATE`, `UPDATE`, `DELETE`.
-    pub(super) operation: &'static str,
+    pub(super) operation: Operation,
     pub(super) subresource: &'a str,
     /// What was sent; null for a deletion.
     pub(super) object: &'a Value,
     /// What is stored; null for a creation.
     pub(super) old: &'a Value,
+    /// The kind of what was sent, if that is neither the object nor its scale: a binding, the options of a connection.
+    sent: Option<Gvk>,
     dry_run: bool,
     namespace: OnceCell<Value>,
 }
@@ -40,13 +44,40 @@ impl<'a> Request<'a> {
         dry_run: bool,
     ) -> Self {
         let operation = match (new, old) {
-            (None, _) => "DELETE",
-            (Some(_), None) => "CREATE",
-            (Some(_), Some(_)) => "UPDATE",
+            (None, _) => Operation::Delete,
+            (Some(_), None) => Operation::Create,
+            (Some(_), Some(_)) => Operation::Update,
         };
         let (object, old) = (new.unwrap_or(&NULL), old.unwrap_or(&NULL));
         let (subresource, namespace) = (subresource(call, target), OnceCell::new());
-        Self { call, target, operation, subresource, object, old, dry_run, namespace }
+        Self { call, target, operation, subresource, object, old, sent: None, dry_run, namespace }
+    }
+
+    /// About something that is sent and not stored as such. It says itself of which kind it is.
+    pub(super) fn sent(
+        call: &'a Call,
+        target: &'a Target,
+        operation: Operation,
+        object: &'a Value,
+        dry_run: bool,
+    ) -> Self {
+        Self { operation, sent: Some(object::gvk(object)), ..Self::new(call, target, Some(object), None, dry_run) }
+    }
+
+    /// The kind of what is sent, if it is not stored as such.
+    pub(super) fn sent_kind(&self) -> Option<&Gvk> {
+        self.sent.as_ref()
+    }
+
+    /// Who asks, for expressions that want to know what they may do.
+    pub(super) fn caller(&self) -> Caller<'_> {
+        let Self { call, target, subresource, .. } = self;
+        Caller { call, target, subresource, namespace: self.namespace(), name: self.name() }
+    }
+
+    /// A namespace is in itself, as upstream has it.
+    fn namespace(&self) -> &str {
+        if self.is_namespace() { self.name() } else { &self.target.namespace }
     }
 
     pub(super) fn version(&self) -> &'a str {
@@ -97,6 +128,9 @@ impl<'a> Request<'a> {
             return scale::shown(self.target, object).unwrap_or_default();
         }
         let mut shown = object.clone();
+        if self.sent.is_some() {
+            return shown;
+        }
         write::convert(&mut shown, self.target, &self.target.served.resource.gvk(version));
         shown
     }
@@ -105,11 +139,12 @@ impl<'a> Request<'a> {
     pub(super) fn to_json(&self, version: &str) -> Value {
         let resource = &self.target.served.resource;
         let kind = |version: &str| {
-            let gvk = resource.gvk(version);
-            match self.subresource {
-                "scale" => json!({"group": "autoscaling", "version": "v1", "kind": "Scale"}),
-                _ => json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}),
-            }
+            let gvk = match (&self.sent, self.subresource) {
+                (Some(sent), _) => sent.clone(),
+                (None, "scale") => Gvk::new("autoscaling", "v1", "Scale"),
+                (None, _) => resource.gvk(version),
+            };
+            json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind})
         };
         let plural =
             |version: &str| json!({"group": resource.group, "version": version, "resource": resource.names.plural});
@@ -121,15 +156,14 @@ impl<'a> Request<'a> {
         if !user.extra.is_empty() {
             user_info["extra"] = json!(user.extra);
         }
-        let namespace = if self.is_namespace() { self.name() } else { &self.target.namespace };
         let mut request = json!({
             "kind": kind(version), "resource": plural(version),
             "requestKind": kind(self.version()), "requestResource": plural(self.version()),
-            "operation": self.operation, "userInfo": user_info, "dryRun": self.dry_run, "options": self.options(),
+            "operation": self.operation.name(), "userInfo": user_info, "dryRun": self.dry_run, "options": self.options(),
         });
         let texts = [
             ("name", self.name()),
-            ("namespace", namespace),
+            ("namespace", self.namespace()),
             ("subResource", self.subresource),
             ("requestSubResource", self.subresource),
         ];
@@ -141,10 +175,12 @@ impl<'a> Request<'a> {
 
     fn options(&self) -> Value {
         let kind = match self.operation {
-            "CREATE" => "CreateOptions",
-            "UPDATE" if self.call.info.verb == "patch" => "PatchOptions",
-            "UPDATE" => "UpdateOptions",
-            _ => "DeleteOptions",
+            Operation::Create => "CreateOptions",
+            // A patch is told as what it does.
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
+            // What a connection is made with is the object.
+            Operation::Connect => return Value::Null,
         };
         let mut options = json!({"apiVersion": "meta.k8s.io/v1", "kind": kind});
         if self.dry_run {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use croft_api::admission_policy::Validation;
 use croft_meta::ApiError;
 use croft_meta::status::{Cause, Details};
-use croft_schema::expression::{Budget, Evaluation, Expression, Fault, Inputs};
+use croft_schema::expression::{Budget, Evaluation, Inputs};
 use serde_json::{Value, json};
 
-use super::authorizer::Caller;
 use super::index::{Binding, Hook, Policy};
 use super::params;
 use super::request::Request;
+use crate::admission::conditions;
 
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 const LONGEST_MESSAGE: usize = 5 << 10;
@@ -151,7 +151,7 @@ impl Evaluated {
         budget: &Budget,
         annotations: &mut Annotations,
     ) -> Self {
-        let caller = Caller(request);
+        let caller = request.caller();
         let inputs = Inputs {
             object: &subject.object,
             old_object: &subject.old,
@@ -163,7 +163,7 @@ impl Evaluated {
         };
         let evaluation = Evaluation::new(inputs, &policy.compiled.variables, budget);
         let mut evaluated = Self::default();
-        match is_meant(&policy.compiled.match_conditions, &evaluation) {
+        match conditions::hold(&policy.compiled.match_conditions, &evaluation) {
             Ok(true) => {}
             Ok(false) => return evaluated,
             Err(_) if policy.ignores_failures => return evaluated,
@@ -202,24 +202,6 @@ impl Evaluated {
         }
         annotations.retain(|_, values| !values.is_empty());
         evaluated
-    }
-}
-
-/// Do all conditions hold? One that does not outweighs those that fail.
-pub(super) fn is_meant<'a>(conditions: &'a [Expression], evaluation: &Evaluation<'a>) -> Result<bool, String> {
-    let mut failed: Vec<String> = Vec::new();
-    for condition in conditions {
-        match evaluation.truth(condition) {
-            Ok(true) => {}
-            Ok(false) => return Ok(false),
-            Err(fault @ Fault::Failed(_)) => failed.push(fault.of(condition)),
-            Err(fault) => return Err(fault.of(condition)),
-        }
-    }
-    match failed.as_slice() {
-        [] => Ok(true),
-        [one] => Err(one.clone()),
-        many => Err(format!("[{}]", many.join(", "))),
     }
 }
 

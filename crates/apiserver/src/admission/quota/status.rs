@@ -8,7 +8,7 @@ use croft_api::{compute_quota, object_quota};
 use croft_meta::{ApiError, Gvk, Revision};
 use serde_json::{Map, Value, json};
 
-use super::{QUOTAS, used};
+use super::{QUOTAS, collection, used};
 use crate::cache::{Cache, Object};
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
@@ -63,16 +63,13 @@ async fn tell(server: &Arc<ApiServer>, told: &mut Told) {
 fn seen(cache: &Cache, quota: &Object, json: &Value) -> Vec<Revision> {
     let mut revisions = vec![quota.revision];
     for (key, _, _) in object_quota::limits(json, None) {
-        let Some((group, plural)) = object_quota::source(&key) else { continue };
-        let group = if group.is_empty() { "core" } else { group };
-        revisions.push(cache.collection(&format!("{group}/{plural}")).changed_at());
+        revisions.extend(object_quota::sources(&key).into_iter().map(|of| collection(cache, of).changed_at()));
     }
     revisions
 }
 
 async fn write(server: &Arc<ApiServer>, quota: &Object, json: &Value) -> Result<(), ApiError> {
-    let status = status(&server.cache, quota.namespace(), json);
-    if json["status"] == status {
+    if json["status"] == status(&server.cache, quota.namespace(), json) {
         return Ok(());
     }
     let catalog = server.catalog();
@@ -86,9 +83,10 @@ async fn write(server: &Arc<ApiServer>, quota: &Object, json: &Value) -> Result<
         force: false,
     };
     let call = Call::internal(server, &target);
+    // Counted after the quota was read: whoever takes room meanwhile changes the quota, and then it is counted again.
     let written = change(&call, &target, &options, |old| {
         let mut new = old.clone();
-        new["status"] = status.clone();
+        new["status"] = status(&server.cache, quota.namespace(), old);
         Ok(Candidate::Untracked(new))
     });
     match written.await {
@@ -102,7 +100,7 @@ fn status(cache: &Cache, namespace: &str, quota: &Value) -> Value {
     let hard = quota.pointer("/spec/hard").cloned().unwrap_or_else(|| json!({}));
     let limits = object_quota::limits(quota, None);
     let amounts = limits.into_iter().map(|(key, _, _)| {
-        let amount = compute_quota::written(&key, used(cache, namespace, &key));
+        let amount = compute_quota::written(&key, used(cache, namespace, quota, &key));
         (key, Value::from(amount))
     });
     json!({"hard": hard, "used": amounts.collect::<Map<String, Value>>()})

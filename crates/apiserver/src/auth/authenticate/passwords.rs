@@ -1,7 +1,7 @@
 //! Local users, kept as Secrets of type `croft.io/user` in kube-system.
 //!
 //! `user-<name>` holds `username`, `password-hash` (argon2id, PHC format), `groups` (separated by commas) and, until the
-//! first password was changed, `must-change-password`.
+//! first password was changed, `must-change-password`. Those who have a second factor have it there too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,7 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_meta::{ApiError, object};
+use croft_meta::object;
+use croft_pki::Secret;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,8 +18,11 @@ use tokio::sync::Semaphore;
 
 use super::USERS_NAMESPACE;
 use super::lockouts::{Lockouts, LoginLimits};
-use super::memo::Memo;
+use super::login::{Code, Credentials, LoginError, Proven};
+use super::memo::{Digest, Memo};
+use super::second_factor::SecondFactor;
 use crate::cache::{Cache, Collection};
+use crate::metrics::Logins;
 use crate::user::UserInfo;
 
 const SECRET_TYPE: &str = "croft.io/user";
@@ -36,34 +40,6 @@ const FORGET_SECONDS: i64 = 900;
 /// So many names are watched for failures.
 const MAX_WATCHED: usize = 10_000;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LoginError {
-    Wrong(String),
-    Throttled {
-        retry_after_seconds: u32,
-    },
-    /// Nobody can log in by this name for now, whether there is such a user or not.
-    Locked {
-        retry_after_seconds: u32,
-    },
-}
-
-impl LoginError {
-    /// What the client is told, if it is to wait.
-    pub(crate) fn refusal(&self) -> Option<ApiError> {
-        match self {
-            Self::Wrong(_) => None,
-            Self::Throttled { retry_after_seconds } => {
-                Some(ApiError::too_many_requests("too many failed logins, try again later", *retry_after_seconds))
-            }
-            Self::Locked { retry_after_seconds } => Some(ApiError::too_many_requests(
-                "this name is locked after too many failed logins, try again later",
-                *retry_after_seconds,
-            )),
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
@@ -71,6 +47,7 @@ pub(super) struct Passwords {
     verified: Memo<()>,
     failures: Mutex<HashMap<Watched, Failures>>,
     slots: Semaphore,
+    pub(super) counts: Logins,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +62,7 @@ pub(crate) struct LocalUser {
     pub(crate) user: UserInfo,
     pub(crate) must_change_password: bool,
     pub(crate) created: String,
+    pub(crate) second_factor: Option<SecondFactor>,
     hash: String,
 }
 
@@ -112,9 +90,11 @@ impl Passwords {
             verified: Memo::new(VERIFIED_TTL)?,
             failures: Mutex::default(),
             slots: Semaphore::new(CHECKS_AT_A_TIME),
+            counts: Logins::default(),
         })
     }
 
+    /// By a password alone, which is not enough for those who have a second factor.
     pub(super) async fn login(
         &self,
         name: &str,
@@ -122,56 +102,126 @@ impl Passwords {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<UserInfo, LoginError> {
-        let watched: Vec<Watched> =
-            std::iter::once(Watched::Name(name.to_owned())).chain(address.map(Watched::Address)).collect();
-        let wrong = || LoginError::Wrong(format!("wrong password for user {name:?}, or no such user"));
-        let found = self.find(name);
-        let hash = found.as_ref().map(|found| found.hash.clone());
-        let digest = self.verified.digest(&[
-            name.as_bytes(),
-            hash.as_deref().unwrap_or_default().as_bytes(),
-            password.as_bytes(),
-        ]);
-        // The digest is of the hash too, so it can only be known for a user that exists with that hash.
-        let known =
-            || found.as_ref().filter(|_| self.verified.get(&digest, now).is_some()).map(|found| found.user.clone());
-        if let Some(user) = known() {
-            return Ok(user);
+        let credentials = Credentials { name, password: Some(Secret::new(password)), code: Code::Sent(None) };
+        self.check(&credentials, address, now).await.map(|proven| proven.user)
+    }
+
+    pub(super) async fn check(
+        &self,
+        credentials: &Credentials<'_>,
+        address: Option<IpAddr>,
+        now: Timestamp,
+    ) -> Result<Proven, LoginError> {
+        let found = self.find(credentials.name);
+        let digest = self.digest(credentials, found.as_ref());
+        // Whoever has a second factor is never let in by what was found out about the password.
+        let is_remembered = || {
+            let plain = found.as_ref().filter(|found| found.second_factor.is_none())?;
+            let known = digest.and_then(|digest| self.verified.get(&digest, now));
+            known.map(|()| Proven { user: plain.user.clone(), used: None })
+        };
+        if let Some(proven) = is_remembered() {
+            return Ok(proven);
         }
+        let wrong = || wrong_password(credentials.name);
         // Never closed, so always granted.
         let _slot = self.slots.acquire().await.map_err(|_| wrong())?;
         // Those in the queue before us may have found out, or used up the patience.
-        if let Some(user) = known() {
-            return Ok(user);
+        if let Some(proven) = is_remembered() {
+            return Ok(proven);
         }
+        let watched = watched(credentials.name, address);
+        let outcome = match self.check_limits(credentials.name, &watched, now) {
+            Ok(()) => self.decide(credentials, found.clone(), &watched, now).await,
+            Err(refused) => Err(refused),
+        };
+        if let (Ok(_), Some(plain), Some(digest)) = (&outcome, &found, digest)
+            && plain.second_factor.is_none()
+        {
+            self.verified.put(digest, (), now);
+        }
+        match &outcome {
+            // It counts once the code is used up.
+            Ok(Proven { used: Some(_), .. }) => {}
+            Ok(_) => self.let_in(),
+            Err(refused) => self.counts.login(refused.result()),
+        }
+        outcome
+    }
+
+    /// The digest is of the hash too, so it can only be known for a user that exists with that hash.
+    fn digest(&self, credentials: &Credentials<'_>, found: Option<&LocalUser>) -> Option<Digest> {
+        let password = credentials.password.as_ref()?.reveal();
+        Some(self.verified.digest(&[credentials.name.as_bytes(), found?.hash.as_bytes(), password.as_bytes()]))
+    }
+
+    fn check_limits(&self, name: &str, watched: &[Watched], now: Timestamp) -> Result<(), LoginError> {
         // Nothing is checked meanwhile: guesses find out nothing.
         if let Some(retry_after_seconds) = self.lockouts.seconds_left(name, now) {
             return Err(LoginError::Locked { retry_after_seconds });
         }
-        watched.iter().try_for_each(|who| self.check_patience(who, now))?;
+        watched.iter().try_for_each(|who| self.check_patience(who, now))
+    }
+
+    /// Looks at the credentials, and remembers if they were wrong.
+    async fn decide(
+        &self,
+        credentials: &Credentials<'_>,
+        found: Option<LocalUser>,
+        watched: &[Watched],
+        now: Timestamp,
+    ) -> Result<Proven, LoginError> {
+        let (password, hash) = (credentials.password.clone(), found.as_ref().map(|found| found.hash.clone()));
+        let factor = found.as_ref().and_then(|found| found.second_factor.clone());
+        let code = match &credentials.code {
+            Code::Sent(code) => code.clone(),
+            Code::NotAsked => None,
+        };
+        let has_code = code.is_some();
         let checked = tokio::task::spawn_blocking(move || {
-            // A name that does not exist costs as much time as one that does.
-            let exists = hash.is_some();
-            let hash = hash.unwrap_or_else(|| stand_in_hash().to_owned());
-            croft_pki::password::verify(&password, &hash) && exists
+            let is_right = is_right(password.as_ref(), hash);
+            let used = code.filter(|_| is_right).and_then(|code| factor?.check(code.reveal(), now));
+            (is_right, used)
         });
-        let is_right = checked.await.unwrap_or(false);
-        match found {
-            Some(found) if is_right => {
+        let (is_right, used) = checked.await.unwrap_or_default();
+        let Some(found) = found.filter(|_| is_right) else {
+            self.failed(credentials.name, watched, now);
+            return Err(wrong_password(credentials.name));
+        };
+        match (&found.second_factor, &credentials.code, &used) {
+            (None, ..) | (Some(_), _, Some(_)) => {
                 // Not the address's: a right password of one's own would hide guesses at others'.
                 self.failures.lock().remove(&watched[0]);
-                self.verified.put(digest, (), now);
-                Ok(found.user)
             }
-            _ => {
-                for who in &watched {
-                    let count = self.remember_failure(who, now);
-                    if matches!(who, Watched::Name(_)) && self.lockouts.failed(name, count, now) {
-                        // The lock is the wait; after it, counting begins anew.
-                        self.failures.lock().remove(who);
-                    }
-                }
-                Err(wrong())
+            // The password alone does not make up for codes that were wrong.
+            (Some(_), Code::NotAsked, None) => {}
+            (Some(_), Code::Sent(_), None) if !has_code => return Err(LoginError::CodeNeeded),
+            (Some(_), Code::Sent(_), None) => {
+                self.failed(credentials.name, watched, now);
+                return Err(LoginError::WrongCode);
+            }
+        }
+        Ok(Proven { user: found.user, used })
+    }
+
+    pub(super) fn let_in(&self) {
+        self.counts.login("success");
+    }
+
+    /// A code that somebody else used in the meantime.
+    pub(super) fn was_used(&self, name: &str, address: Option<IpAddr>, now: Timestamp) -> LoginError {
+        self.failed(name, &watched(name, address), now);
+        self.counts.login(LoginError::WrongCode.result());
+        LoginError::WrongCode
+    }
+
+    fn failed(&self, name: &str, watched: &[Watched], now: Timestamp) {
+        for who in watched {
+            let count = self.remember_failure(who, now);
+            if matches!(who, Watched::Name(_)) && self.lockouts.failed(name, count, now) {
+                // The lock is the wait; after it, counting begins anew.
+                self.failures.lock().remove(who);
+                self.counts.lockout();
             }
         }
     }
@@ -212,6 +262,22 @@ impl Passwords {
     }
 }
 
+fn watched(name: &str, address: Option<IpAddr>) -> Vec<Watched> {
+    std::iter::once(Watched::Name(name.to_owned())).chain(address.map(Watched::Address)).collect()
+}
+
+fn wrong_password(name: &str) -> LoginError {
+    LoginError::Wrong(format!("wrong password for user {name:?}, or no such user"))
+}
+
+/// A name that does not exist costs as much time as one that does.
+fn is_right(password: Option<&Secret>, hash: Option<String>) -> bool {
+    let exists = hash.is_some();
+    let Some(password) = password else { return exists };
+    let hash = hash.unwrap_or_else(|| stand_in_hash().to_owned());
+    croft_pki::password::verify(password.reveal(), &hash) && exists
+}
+
 /// The local user of this name.
 pub(super) fn local_user(secrets: &Collection, name: &str) -> Option<LocalUser> {
     read_user(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
@@ -238,6 +304,7 @@ fn read_user(secret: &Value, name: &str) -> Option<LocalUser> {
         user,
         must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
         created: secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        second_factor: SecondFactor::read(secret),
         hash: secret_text(secret, "password-hash")?,
     })
 }

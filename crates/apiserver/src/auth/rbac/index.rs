@@ -5,46 +5,19 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use croft_meta::Revision;
 use croft_meta::field::go_quote;
 use serde_json::Value;
 
 use crate::auth::rule::{Rule, rules_of};
 use crate::auth::service_account;
-use crate::cache::{Cache, Collection, Object};
+use crate::cache::{Collection, Object, Parsed};
 use crate::user::UserInfo;
 
 /// The stored objects that decide.
-#[derive(Debug)]
-pub(super) struct Sources {
-    cluster_roles: Arc<Collection>,
-    roles: Arc<Collection>,
-    cluster_role_bindings: Arc<Collection>,
-    role_bindings: Arc<Collection>,
-}
-
-impl Sources {
-    pub(super) fn of(cache: &Cache) -> Self {
-        let collection = |plural: &str| cache.collection(&format!("{}/{plural}", crate::auth::RBAC_GROUP));
-        Self {
-            cluster_roles: collection("clusterroles"),
-            roles: collection("roles"),
-            cluster_role_bindings: collection("clusterrolebindings"),
-            role_bindings: collection("rolebindings"),
-        }
-    }
-
-    pub(super) fn changed_at(&self) -> [Revision; 4] {
-        [&self.cluster_roles, &self.roles, &self.cluster_role_bindings, &self.role_bindings].map(|c| c.changed_at())
-    }
-}
-
-/// What was parsed of a collection, by object id. Objects that did not change are not parsed again.
-type Parsed<T> = HashMap<Box<str>, (Revision, Arc<T>)>;
+pub(super) const SOURCES: [&str; 4] = ["clusterroles", "roles", "clusterrolebindings", "rolebindings"];
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    changed_at: [Revision; 4],
     cluster_roles: Parsed<Role>,
     roles: Parsed<Role>,
     parsed_cluster_role_bindings: Parsed<Binding>,
@@ -140,36 +113,26 @@ impl fmt::Display for Source<'_> {
 }
 
 impl Index {
-    pub(super) fn build(sources: &Sources, changed_at: [Revision; 4], previous: &Self) -> Self {
-        let cluster_roles = parse(&sources.cluster_roles.list(""), &previous.cluster_roles, Role::parse);
-        let roles = parse(&sources.roles.list(""), &previous.roles, Role::parse);
-
-        let objects = sources.cluster_role_bindings.list("");
-        let parsed_cluster_role_bindings = parse(&objects, &previous.parsed_cluster_role_bindings, Binding::parse);
-        let mut cluster_role_bindings = Bindings::default();
-        for (_, binding) in objects.iter().filter_map(|object| parsed_cluster_role_bindings.get(object.id())) {
-            cluster_role_bindings.add(binding);
+    pub(super) fn build(sources: [&Collection; SOURCES.len()], previous: &Self) -> Self {
+        let [cluster_roles, roles, of_cluster, of_namespaces] = sources.map(|collection| collection.list(""));
+        let mut index = Self {
+            cluster_roles: Parsed::of(&cluster_roles, &previous.cluster_roles, Role::parse),
+            roles: Parsed::of(&roles, &previous.roles, Role::parse),
+            parsed_cluster_role_bindings: Parsed::of(
+                &of_cluster,
+                &previous.parsed_cluster_role_bindings,
+                Binding::parse,
+            ),
+            parsed_role_bindings: Parsed::of(&of_namespaces, &previous.parsed_role_bindings, Binding::parse),
+            ..Self::default()
+        };
+        for binding in of_cluster.iter().filter_map(|object| index.parsed_cluster_role_bindings.get(object.id())) {
+            index.cluster_role_bindings.add(binding);
         }
-
-        let objects = sources.role_bindings.list("");
-        let parsed_role_bindings = parse(&objects, &previous.parsed_role_bindings, Binding::parse);
-        let mut role_bindings: HashMap<Box<str>, Bindings> = HashMap::new();
-        for (_, binding) in objects.iter().filter_map(|object| parsed_role_bindings.get(object.id())) {
-            role_bindings.entry(binding.namespace.clone()).or_default().add(binding);
+        for binding in of_namespaces.iter().filter_map(|object| index.parsed_role_bindings.get(object.id())) {
+            index.role_bindings.entry(binding.namespace.clone()).or_default().add(binding);
         }
-        Self {
-            changed_at,
-            cluster_roles,
-            roles,
-            parsed_cluster_role_bindings,
-            parsed_role_bindings,
-            cluster_role_bindings,
-            role_bindings,
-        }
-    }
-
-    pub(super) fn is_of(&self, changed_at: &[Revision; 4]) -> bool {
-        self.changed_at == *changed_at
+        index
     }
 
     /// Shows the rules of every binding that applies: those of the cluster first, then those of the namespace.
@@ -194,21 +157,12 @@ impl Index {
     /// The rules of a role referred to from `namespace`; empty for a ClusterRoleBinding.
     pub(super) fn resolve(&self, role: &RoleRef, namespace: &str) -> Result<Arc<[Rule]>, MissingRole> {
         let found = match role.kind.as_str() {
-            "ClusterRole" => self.cluster_roles.get(role.name.as_str()),
-            "Role" => self.roles.get(format!("{namespace}/{}", role.name).as_str()),
+            "ClusterRole" => self.cluster_roles.get(&role.name),
+            "Role" => self.roles.get(&format!("{namespace}/{}", role.name)),
             _ => None,
         };
-        found.map(|(_, role)| Arc::clone(&role.rules)).ok_or_else(|| MissingRole(role.clone()))
+        found.map(|role| Arc::clone(&role.rules)).ok_or_else(|| MissingRole(role.clone()))
     }
-}
-
-fn parse<T>(objects: &[Arc<Object>], previous: &Parsed<T>, parse: impl Fn(&Object) -> T) -> Parsed<T> {
-    let entry = |object: &Arc<Object>| {
-        let known = previous.get(object.id()).filter(|(revision, _)| *revision == object.revision);
-        let parsed = known.map_or_else(|| Arc::new(parse(object)), |(_, known)| Arc::clone(known));
-        (Box::from(object.id()), (object.revision, parsed))
-    };
-    objects.iter().map(entry).collect()
 }
 
 impl Role {

@@ -1,6 +1,6 @@
 //! Lists of kinds that a webhook converts: selectors look at what it made of the objects, as upstream's do.
 
-use super::{ListOptions, Page, Selection, Token, stored_page};
+use super::{ListOptions, Page, Selection, Token, expired, stored_page};
 use crate::call::{Call, Target};
 use crate::conversion;
 use croft_meta::ApiError;
@@ -27,7 +27,11 @@ pub(super) async fn page(
     let served = Token::decode(&options.continue_token).map_or(0, |token| token.served);
     let mut chosen: Option<Page> = None;
     loop {
-        let chunk = stored_page(call, target, &ask, &whole).await?;
+        let chunk = match stored_page(call, target, &ask, &whole).await {
+            // The client goes on from where it was, not from where we were.
+            Err(error) if error.code() == 410 => return Err(expired(options)),
+            other => other?,
+        };
         let page = chosen.get_or_insert_with(|| Page { revision: chunk.revision, ..Page::default() });
         let objects = conversion::objects(&call.server, target, chunk.objects).await?;
         for object in objects.into_iter().filter(|object| selection.matches(object)) {

@@ -1,19 +1,26 @@
-//! `authorizer`, answered by the roles.
+//! `authorizer` in expressions, answered by the roles.
 
 use std::fmt;
 
 use croft_schema::expression::{Asked, Authorize, Verdict};
 
-use super::request::Request;
 use crate::auth::{AUTHENTICATED, Attributes, service_account};
+use crate::call::{Call, Target};
 use crate::user::UserInfo;
 
-/// Who makes a request, and what roles let them do.
-pub(super) struct Caller<'a>(pub(super) &'a Request<'a>);
+/// Who makes a request, what roles let them do, and what the request is about.
+pub(crate) struct Caller<'a> {
+    pub(crate) call: &'a Call,
+    pub(crate) target: &'a Target,
+    pub(crate) subresource: &'a str,
+    /// A namespace is in itself.
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
 
 impl fmt::Debug for Caller<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Caller").field(&self.0.call.user.name).finish()
+        f.debug_tuple("Caller").field(&self.call.user.name).finish()
     }
 }
 
@@ -29,9 +36,9 @@ impl Authorize for Caller<'_> {
             namespace: &asked.namespace,
             path: &asked.path,
         };
-        let rbac = &self.0.call.server.auth.rbac;
+        let rbac = &self.call.server.auth.rbac;
         let decision = match &asked.service_account {
-            None => rbac.authorize(&self.0.call.user, &wanted),
+            None => rbac.authorize(&self.call.user, &wanted),
             Some((namespace, name)) => {
                 let mut user = UserInfo::new(service_account::username(namespace, name), &[]);
                 user.groups = service_account::groups(namespace);
@@ -43,13 +50,12 @@ impl Authorize for Caller<'_> {
     }
 
     fn request_resource(&self) -> Asked {
-        let Request { target, subresource, .. } = self.0;
         Asked {
-            group: target.group().to_owned(),
-            resource: target.plural().to_owned(),
-            subresource: (*subresource).to_owned(),
-            namespace: target.namespace.clone(),
-            name: self.0.name().to_owned(),
+            group: self.target.group().to_owned(),
+            resource: self.target.plural().to_owned(),
+            subresource: self.subresource.to_owned(),
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
             ..Asked::default()
         }
     }

@@ -1,0 +1,88 @@
+//! What somebody shows to log in, and what comes of it.
+
+use croft_meta::ApiError;
+use croft_pki::Secret;
+
+use super::second_factor::Used;
+use crate::user::UserInfo;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LoginError {
+    Wrong(String),
+    Throttled {
+        retry_after_seconds: u32,
+    },
+    /// Nobody can log in by this name for now, whether there is such a user or not.
+    Locked {
+        retry_after_seconds: u32,
+    },
+    /// The password is right, and a code is needed too.
+    CodeNeeded,
+    /// The password is right, and the code is not, or not any more.
+    WrongCode,
+}
+
+impl LoginError {
+    /// What the client is told, if it is to wait or to send a code; these answers tell that the password is right.
+    pub(crate) fn refusal(&self) -> Option<ApiError> {
+        match self {
+            Self::Wrong(_) => None,
+            Self::CodeNeeded => Some(ApiError::new(
+                401,
+                "TotpRequired",
+                "the password is right; the code of the authenticator app, or a recovery code, is required too",
+            )),
+            Self::WrongCode => {
+                Some(ApiError::new(401, "TotpInvalid", "the code is wrong, too old, or was used before"))
+            }
+            Self::Throttled { retry_after_seconds } => {
+                Some(ApiError::too_many_requests("too many failed logins, try again later", *retry_after_seconds))
+            }
+            Self::Locked { retry_after_seconds } => Some(ApiError::too_many_requests(
+                "this name is locked after too many failed logins, try again later",
+                *retry_after_seconds,
+            )),
+        }
+    }
+
+    /// For `croft_logins_total`.
+    pub(super) fn result(&self) -> &'static str {
+        match self {
+            Self::Wrong(_) => "wrong_password",
+            Self::Throttled { .. } => "throttled",
+            Self::Locked { .. } => "locked",
+            Self::CodeNeeded => "code_needed",
+            Self::WrongCode => "wrong_code",
+        }
+    }
+}
+
+/// What somebody shows to be let in as a user.
+#[derive(Debug)]
+pub(crate) struct Credentials<'a> {
+    pub(crate) name: &'a str,
+    /// `None` from somebody who is in already.
+    pub(crate) password: Option<Secret>,
+    pub(crate) code: Code,
+}
+
+#[derive(Debug)]
+pub(crate) enum Code {
+    /// Those who have a second factor must show it.
+    Sent(Option<Secret>),
+    /// Somebody who is in already proves to know the password.
+    NotAsked,
+}
+
+/// Somebody who is who they say. A code that was used must be written down before they are let in: see
+/// [`super::second_factor`].
+#[derive(Debug)]
+pub(crate) struct Proven {
+    pub(crate) user: UserInfo,
+    pub(crate) used: Option<Used>,
+}
+
+/// A password cannot carry a code with it: each code is good once, and clients send the password with every request.
+pub(super) fn password_alone() -> ApiError {
+    ApiError::new(401, "Unauthorized", "this user has a second factor: log in with a code, and use the token")
+}
