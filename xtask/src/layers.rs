@@ -29,6 +29,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("controllers", 3, &[]),
     ("agent", 3, &[]),
     ("support", 3, &[]),
+    ("webhook", 3, &[]),
     // 4: the edge.
     ("web", 4, &[]),
     ("cli", 4, &["web"]),
@@ -42,6 +43,8 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("agent", "apiserver"),
     ("support", "store"),
     ("support", "apiserver"),
+    ("webhook", "store"),
+    ("webhook", "apiserver"),
 ];
 
 /// For tests alone: they may use everything, and everything may use them, but only as a dev-dependency.

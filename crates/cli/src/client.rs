@@ -39,6 +39,9 @@ pub(crate) struct Client {
     pub(crate) namespace: String,
 }
 
+/// The reason that `kube::Client` gives to what it cannot read.
+const UNREAD: &str = "Failed to parse error data";
+
 /// What the server said no with, so that a command can add what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -52,6 +55,21 @@ impl ClientArgs {
     /// As if this kubeconfig had been asked for, and nothing else.
     pub(crate) fn with(kubeconfig: PathBuf) -> Self {
         Self { kubeconfig: Some(kubeconfig), context: None, namespace: None }
+    }
+
+    pub(crate) fn given(kubeconfig: Option<PathBuf>) -> Self {
+        Self { kubeconfig, context: None, namespace: None }
+    }
+
+    /// For a program that may be a pod: then it is its service account, unless somebody says otherwise.
+    pub(crate) async fn kube_or_pod(&self) -> anyhow::Result<kube::Client> {
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if self.kubeconfig.is_some() || is_set("KUBECONFIG") || !is_set("KUBERNETES_SERVICE_HOST") {
+            return Ok(self.connect().await?.kube);
+        }
+        let mut config = kube::Config::incluster().context("cannot use the account of this pod")?;
+        config.connect_timeout = Some(Duration::from_secs(5));
+        Ok(kube::Client::try_from(config)?)
     }
 
     pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
@@ -155,12 +173,12 @@ impl Client {
             }
             None => Vec::new(),
         };
-        self.kube.request_text(request.body(bytes)?).await.map_err(|err| self.explain(err))
+        self.kube.request_text(request.body(bytes)?).await.map_err(|err| self.explain(&err))
     }
 
     /// The answer of a request whose body, or whose answer, is streamed. A refusal is an error.
     pub(crate) async fn send(&self, request: Request<Body>) -> anyhow::Result<http::Response<Body>> {
-        let answer = self.kube.send(request).await.map_err(|err| self.explain(err))?;
+        let answer = self.kube.send(request).await.map_err(|err| self.explain(&err))?;
         accepted(answer).await
     }
 
@@ -177,7 +195,7 @@ impl Client {
             .option_layer(self.config.auth_layer()?)
             .map_err(tower::BoxError::from)
             .service(http);
-        let answer = service.oneshot(request).await.map_err(|err| self.explain(kube::Error::Service(err)))?;
+        let answer = service.oneshot(request).await.map_err(|err| self.explain(&kube::Error::Service(err)))?;
         accepted(answer).await.map(drop)
     }
 
@@ -186,7 +204,7 @@ impl Client {
         let request = Request::get(path)
             .header(http::header::ACCEPT, "application/json;as=Table;v=v1;g=meta.k8s.io")
             .body(Vec::new())?;
-        let text = self.kube.request_text(request).await.map_err(|err| self.explain(err))?;
+        let text = self.kube.request_text(request).await.map_err(|err| self.explain(&err))?;
         serde_json::from_str(&text).context("the server's table is not JSON")
     }
 
@@ -194,12 +212,12 @@ impl Client {
         self.kube.clone()
     }
 
-    fn explain(&self, err: kube::Error) -> anyhow::Error {
+    fn explain(&self, err: &kube::Error) -> anyhow::Error {
         if let kube::Error::Api(status) = err {
-            return Refusal { code: status.code, reason: status.reason, message: status.message }.into();
+            return refusal(status).into();
         }
         // The client's errors repeat their sources; only the innermost says something new.
-        let mut innermost: &dyn std::error::Error = &err;
+        let mut innermost: &dyn std::error::Error = err;
         while let Some(source) = innermost.source() {
             innermost = source;
         }
@@ -215,10 +233,18 @@ async fn accepted<B: http_body::Body>(answer: http::Response<B>) -> anyhow::Resu
     }
     // One that cannot be read to its end still has its code.
     let body = answer.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Err(refusal(status.as_u16(), &body).into())
+    Err(read_refusal(status.as_u16(), &body).into())
 }
 
-fn refusal(code: u16, body: &[u8]) -> Refusal {
+/// What `kube::Client` made of it. A failure of Harvester's paths is no Status to it, and is all in the message.
+pub(crate) fn refusal(status: &kube::core::Status) -> Refusal {
+    if status.reason == UNREAD {
+        return read_refusal(status.code, status.message.as_bytes());
+    }
+    Refusal { code: status.code, reason: status.reason.clone(), message: status.message.clone() }
+}
+
+fn read_refusal(code: u16, body: &[u8]) -> Refusal {
     let status: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
     let mut message = text("message");
@@ -301,7 +327,10 @@ mod tests {
             ("upstream is gone\n", "upstream is gone"),
             ("", "the server answered with code 409"),
         ] {
-            assert_eq!(refusal(409, body.as_bytes()).message, expected);
+            assert_eq!(read_refusal(409, body.as_bytes()).message, expected);
         }
+        let steve = r#"{"type":"error","status":401,"code":"TotpRequired","message":"a code is needed"}"#;
+        let read = refusal(&kube::core::Status::failure(steve, UNREAD).with_code(401));
+        assert_eq!((read.code, read.reason.as_str(), read.message.as_str()), (401, "TotpRequired", "a code is needed"));
     }
 }

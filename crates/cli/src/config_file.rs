@@ -116,6 +116,7 @@ oidc-required-claim: team=ops
 oidc-signing-algs: [RS256, ES256]
 requestheader-client-ca-file: /proxy-ca
 requestheader-allowed-names: proxy
+own-rules: webhook
 max-requests-inflight: 8
 max-connections: 500
 login-attempts: 9

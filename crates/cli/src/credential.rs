@@ -3,7 +3,7 @@
 //! They run it when they need a credential, and tell it in `KUBERNETES_EXEC_INFO` which cluster it is for. The token that the
 //! server gives lasts for hours and is kept in a file that only its owner reads; the password is kept nowhere.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use clap::Args;
 use croft_pki::Secret;
 use croft_pki::client_cert::hex;
 use jiff::{SignedDuration, Timestamp};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{Failure, lifetime};
+use crate::client::{Refusal, refusal};
+use crate::{Failure, lifetime, typed};
 
 const LOGIN: &str = "/v3-public/localProviders/local?action=login";
 const VERSION: &str = "client.authentication.k8s.io/v1";
@@ -41,6 +41,9 @@ pub(crate) struct CredentialArgs {
     /// A file with the password; otherwise it is asked for
     #[arg(long, env = "CROFT_PASSWORD_FILE", value_name = "FILE")]
     password_file: Option<PathBuf>,
+    /// The code of the authenticator app, or a recovery code, for those who have a second factor; otherwise it is asked for
+    #[arg(long, env = "CROFT_TOTP", value_name = "CODE", hide_env_values = true)]
+    totp: Option<String>,
     /// How long the token is to last
     #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = lifetime::parse)]
     duration: Duration,
@@ -92,26 +95,20 @@ fn cluster(args: &CredentialArgs) -> anyhow::Result<Cluster> {
 }
 
 async fn log_in(args: &CredentialArgs, cluster: &Cluster) -> anyhow::Result<Value> {
+    let client = client(cluster)?;
     let password = password(args, &cluster.server)?;
-    let ttl = u64::try_from(args.duration.as_millis()).context("--duration is too long")?;
-    let body = json!({
-        "username": args.user, "password": password.reveal(), "responseType": "token", "ttl": ttl,
-        "description": "croft credential",
-    });
-    let mut config = kube::Config::new(cluster.server.parse().context("the server's address")?);
-    let pem = BASE64_STANDARD.decode(&cluster.certificate_authority_data).context("certificate-authority-data")?;
-    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).map(|cert| cert.map(|c| c.to_vec())).collect();
-    config.root_cert = Some(roots.context("certificate-authority-data")?);
-    config.tls_server_name = Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty());
-    config.connect_timeout = Some(Duration::from_secs(10));
-    config.read_timeout = Some(Duration::from_secs(30));
-    let request = http::Request::post(LOGIN)
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .header(http::header::USER_AGENT, concat!("croft/", env!("CARGO_PKG_VERSION")))
-        .body(body.to_string().into_bytes())?;
-    let answer =
-        kube::Client::try_from(config)?.request_text(request).await.map_err(|err| refused(&err, args, cluster))?;
-    let answer: Value = serde_json::from_str(&answer).context("the server's answer is not JSON")?;
+    let given = args.totp.clone().map(Secret::new);
+    let answer = match try_log_in(&client, args, cluster, &password, given.as_ref()).await {
+        Err(err) if given.is_none() && err.downcast_ref::<Refusal>().is_some_and(needs_code) => {
+            let code = code(args, &cluster.server)?;
+            try_log_in(&client, args, cluster, &password, Some(&code)).await
+        }
+        other => other,
+    };
+    let answer = answer.map_err(|err| match err.downcast::<Refusal>() {
+        Ok(refusal) => anyhow!("{} does not let {} in: {refusal}", cluster.server, args.user),
+        Err(err) => err,
+    })?;
     let token = answer["token"].as_str().context("the server's answer has no token")?;
     let mut status = json!({"token": token});
     if let Some(ends) = answer["expiresAt"].as_str().filter(|ends| !ends.is_empty()) {
@@ -120,9 +117,48 @@ async fn log_in(args: &CredentialArgs, cluster: &Cluster) -> anyhow::Result<Valu
     Ok(json!({"apiVersion": VERSION, "kind": "ExecCredential", "status": status}))
 }
 
-fn refused(err: &kube::Error, args: &CredentialArgs, cluster: &Cluster) -> anyhow::Error {
+fn client(cluster: &Cluster) -> anyhow::Result<kube::Client> {
+    let mut config = kube::Config::new(cluster.server.parse().context("the server's address")?);
+    let pem = BASE64_STANDARD.decode(&cluster.certificate_authority_data).context("certificate-authority-data")?;
+    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).map(|cert| cert.map(|c| c.to_vec())).collect();
+    config.root_cert = Some(roots.context("certificate-authority-data")?);
+    config.tls_server_name = Some(cluster.tls_server_name.clone()).filter(|name| !name.is_empty());
+    config.connect_timeout = Some(Duration::from_secs(10));
+    config.read_timeout = Some(Duration::from_secs(30));
+    Ok(kube::Client::try_from(config)?)
+}
+
+/// What the server says to these; a refusal is a [`Refusal`].
+async fn try_log_in(
+    client: &kube::Client,
+    args: &CredentialArgs,
+    cluster: &Cluster,
+    password: &Secret,
+    code: Option<&Secret>,
+) -> anyhow::Result<Value> {
+    let ttl = u64::try_from(args.duration.as_millis()).context("--duration is too long")?;
+    let mut body = json!({
+        "username": args.user, "password": password.reveal(), "responseType": "token", "ttl": ttl,
+        "description": "croft credential",
+    });
+    if let Some(code) = code {
+        body["totp"] = json!(code.reveal());
+    }
+    let request = http::Request::post(LOGIN)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::USER_AGENT, concat!("croft/", env!("CARGO_PKG_VERSION")))
+        .body(body.to_string().into_bytes())?;
+    let answer = client.request_text(request).await.map_err(|err| refused(&err, cluster))?;
+    serde_json::from_str(&answer).context("the server's answer is not JSON")
+}
+
+fn needs_code(refusal: &Refusal) -> bool {
+    refusal.reason == "TotpRequired"
+}
+
+fn refused(err: &kube::Error, cluster: &Cluster) -> anyhow::Error {
     if let kube::Error::Api(status) = err {
-        return anyhow!("{} does not let {} in: {}", cluster.server, args.user, status.message);
+        return refusal(status).into();
     }
     let mut innermost: &dyn std::error::Error = err;
     while let Some(source) = innermost.source() {
@@ -136,28 +172,15 @@ fn password(args: &CredentialArgs, server: &str) -> anyhow::Result<Secret> {
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         return Ok(Secret::new(text.trim_end_matches(['\r', '\n'])));
     }
-    if !std::io::stdin().is_terminal() {
-        bail!("there is no terminal to ask for the password of {}; say --password-file", args.user);
-    }
-    ask(&format!("Password of {} at {server}: ", args.user))
+    let asked = typed::hidden(&format!("Password of {} at {server}: ", args.user))?;
+    asked.with_context(|| format!("there is no terminal to ask for the password of {}; say --password-file", args.user))
 }
 
-/// What is typed, without showing it.
-fn ask(question: &str) -> anyhow::Result<Secret> {
-    let stdin = std::io::stdin();
-    // Standard output is for the credential.
-    eprint!("{question}");
-    std::io::stderr().flush()?;
-    let before = tcgetattr(&stdin)?;
-    let mut quiet = before.clone();
-    quiet.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Now, &quiet)?;
-    let mut line = String::new();
-    let read = stdin.lock().read_line(&mut line);
-    tcsetattr(&stdin, OptionalActions::Now, &before)?;
-    eprintln!();
-    read.context("cannot read from the terminal")?;
-    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+fn code(args: &CredentialArgs, server: &str) -> anyhow::Result<Secret> {
+    let asked = typed::hidden(&format!("Code of the authenticator app of {} for {server}: ", args.user))?;
+    asked.with_context(|| {
+        format!("{} has a second factor, and there is no terminal to ask for its code; say --totp", args.user)
+    })
 }
 
 /// One file for each user of each cluster.

@@ -62,15 +62,18 @@ mod snapshot;
 mod state;
 mod state_settings;
 mod store;
+mod store_command;
 mod stream;
 mod support_bundle;
 mod terminal;
 mod token;
+mod typed;
 mod user;
 mod version;
 mod vm;
 mod volume;
 mod wait;
+mod webhook;
 
 /// Virtual machines, disks and networks on bare servers, through the Kubernetes API.
 #[derive(Debug, Parser)]
@@ -104,6 +107,8 @@ enum Command {
     /// Move all objects from the embedded store into etcd, or back
     #[command(after_help = migrate_store::HELP)]
     MigrateStore(Box<migrate_store::MigrateArgs>),
+    /// The store that all objects are in: how it is, and what to do when it is damaged
+    Store(store_command::StoreArgs),
     /// The keys that Secrets are encrypted with in the store
     Secrets(secrets::SecretsArgs),
     /// Nodes
@@ -112,6 +117,8 @@ enum Command {
     Audit(audit::AuditArgs),
     /// Save what somebody needs to know to help: objects without secrets, logs, facts of the nodes
     SupportBundle(support_bundle::SupportBundleArgs),
+    /// Serve Croft's rules to another Kubernetes, as its webhooks
+    Webhook(Box<webhook::WebhookArgs>),
     /// Print a kubeconfig for the admin, or for another user
     Kubeconfig(kubeconfig::KubeconfigArgs),
     /// Log a local user in for kubectl, which runs this by itself
@@ -198,10 +205,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Backup(args) => api::block_on(backup::run(&args))?,
         Command::State(args) => api::block_on(state::run(*args))?,
         Command::MigrateStore(args) => api::block_on(migrate_store::run(*args))?,
+        Command::Store(args) => api::block_on(store_command::run(args))?,
         Command::Secrets(args) => api::block_on(secrets::run(args))?,
         Command::Node(args) => api::block_on(node::run(args))?,
         Command::Audit(args) => api::block_on(audit::run(args))?,
         Command::SupportBundle(args) => api::block_on(support_bundle::run(args))?,
+        Command::Webhook(args) => webhook::run(*args),
         Command::Kubeconfig(args) => print(&api::block_on(kubeconfig::run(args))??),
         Command::Credential(args) => print(&api::block_on(credential::run(args))??),
         Command::Token(command) => print(&api::block_on(token::run(command))??),

@@ -55,7 +55,8 @@ pub(crate) fn start(format: Option<LogFormat>, recent: &RecentLog) -> anyhow::Re
     let filter = EnvFilter::try_new(&directives).map_err(|err| anyhow::anyhow!("RUST_LOG={directives:?}: {err}"))?;
     let kept = recent.clone();
     let writer = std::io::stderr.and(move || kept.clone());
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
+    // A line that cannot be written, since the disk of the log is full, is lost; complaining on standard error would panic.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).log_internal_errors(false);
     let default = if terminal { LogFormat::Human } else { LogFormat::Json };
     let (started, filter) = match format.unwrap_or(default) {
         LogFormat::Human => {

@@ -27,6 +27,8 @@ options are taken and do nothing. A command that was cut short is given again.";
 
 /// Events are forgotten after an hour; in their new place the hour begins anew.
 const EVENTS: &str = "registry/core/events/";
+/// Where servers say that they run, which goes by itself.
+const SERVERS: &str = "apiservers/";
 const EVENTS_KEPT: Duration = Duration::from_hours(1);
 /// What etcd takes in one transaction, and some room.
 const BATCH: usize = 64;
@@ -247,7 +249,7 @@ fn now() -> String {
 }
 
 fn lease_of(record: &Record, lease: LeaseId) -> Option<LeaseId> {
-    record.key.starts_with(EVENTS).then_some(lease)
+    [EVENTS, SERVERS].iter().any(|prefix| record.key.starts_with(prefix)).then_some(lease)
 }
 
 async fn open_embedded(dir: &Path) -> anyhow::Result<std::sync::Arc<Embedded>> {

@@ -87,6 +87,9 @@ pub(crate) struct ServerOptions {
     #[arg(long, env = "CROFT_REQUESTHEADER_ALLOWED_NAMES", value_name = "NAME", value_delimiter = ',')]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) requestheader_allowed_names: Vec<String>,
+    /// Who sees to the rules of KubeVirt's and Harvester's kinds: this server, or "croft webhook" beside it [default: inside]
+    #[arg(long, env = "CROFT_OWN_RULES", value_name = "WHERE")]
+    pub(crate) own_rules: Option<OwnRules>,
     /// A disk image that is offered under its name while there are neither images nor machines, so that the first machine
     /// can be made at once
     #[arg(long, env = "CROFT_FIRST_IMAGE", value_name = "FILE")]
@@ -219,6 +222,7 @@ impl ServerOptions {
             admin_password_file: self.admin_password_file.or(others.admin_password_file),
             requestheader_client_ca_file: self.requestheader_client_ca_file.or(others.requestheader_client_ca_file),
             requestheader_allowed_names: list(self.requestheader_allowed_names, others.requestheader_allowed_names),
+            own_rules: self.own_rules.or(others.own_rules),
             first_image: self.first_image.or(others.first_image),
             no_node: self.no_node.or(others.no_node),
             node_name: self.node_name.or(others.node_name),
@@ -264,6 +268,17 @@ pub(crate) enum StoreKind {
     Embedded,
     /// An etcd cluster
     Etcd,
+}
+
+/// Who sees to the rules of KubeVirt's and Harvester's kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnRules {
+    /// The server
+    #[default]
+    Inside,
+    /// "croft webhook", which the server asks as it asks the webhooks of others
+    Webhook,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]

@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::logging::Filter;
+use crate::options::OwnRules;
 use crate::recent_log::RecentLog;
 use crate::settings::Settings;
 use crate::state::scheduled::Scheduled;
@@ -80,6 +81,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         limits: settings.limits,
         logins: settings.logins,
         front_proxies: settings.front_proxies.clone(),
+        rules_are_outside: settings.own_rules == OwnRules::Webhook,
     };
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {
@@ -181,19 +183,19 @@ pub(crate) fn create_data_dir(dir: &Path) -> anyhow::Result<()> {
 }
 
 /// The signals that end the program.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
     /// Cancel-safe: a signal that arrives while nobody waits is delivered to the next call.
-    async fn next(&mut self) -> &'static str {
+    pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
@@ -222,13 +224,20 @@ mod tests {
         send(terminate);
         run_until_signal(signals, std::future::pending()).await.unwrap();
 
+        // From here on the signal is sent by what starts: one that came sooner would end it before it has.
         let signals = Signals::new().unwrap();
-        send(rustix::process::Signal::INT);
-        run_until_signal(signals, async { Ok(running(async { Ok(()) })) }).await.unwrap();
+        let started = async {
+            send(rustix::process::Signal::INT);
+            Ok(running(async { Ok(()) }))
+        };
+        run_until_signal(signals, started).await.unwrap();
 
         let signals = Signals::new().unwrap();
-        send(terminate);
-        let failing = run_until_signal(signals, async { Ok(running(async { anyhow::bail!("disk full") })) }).await;
+        let started = async {
+            send(terminate);
+            Ok(running(async { anyhow::bail!("disk full") }))
+        };
+        let failing = run_until_signal(signals, started).await;
         assert_eq!(failing.unwrap_err().to_string(), "croft: disk full");
 
         // One that cannot go on is stopped without a signal, and the reason is the program's.
@@ -241,11 +250,14 @@ mod tests {
         assert_eq!(failing.unwrap_err().to_string(), "croft: the store is gone");
 
         // A server that never ends by itself is cut off.
-        let started = tokio::time::Instant::now();
+        let since = tokio::time::Instant::now();
         let signals = Signals::new().unwrap();
-        send(terminate);
-        run_until_signal(signals, async { Ok(running(std::future::pending())) }).await.unwrap();
-        assert!(started.elapsed() <= Duration::from_secs(5));
+        let started = async {
+            send(terminate);
+            Ok(running(std::future::pending()))
+        };
+        run_until_signal(signals, started).await.unwrap();
+        assert!(since.elapsed() <= Duration::from_secs(5));
     }
 
     #[test]

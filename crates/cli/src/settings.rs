@@ -9,7 +9,7 @@ use croft_apiserver::{AuditLog, AuthenticationConfig, Limits, LoginLimits};
 use croft_pki::Secret;
 use croft_store::sealed::SealOptions;
 
-use crate::options::{ListenAddress, LogFormat, ServerArgs, ServerOptions, StoreKind};
+use crate::options::{ListenAddress, LogFormat, OwnRules, ServerArgs, ServerOptions, StoreKind};
 use crate::state_settings::StateSettings;
 use crate::{
     audit_settings, authentication_settings, config_file, kubeconfig_link, lifetime, limits, node_name, run_dir,
@@ -49,6 +49,7 @@ pub struct Settings {
     pub logins: LoginLimits,
     /// Whose word is taken for who a user is.
     pub front_proxies: Option<croft_apiserver::FrontProxies>,
+    pub own_rules: OwnRules,
     pub log_format: Option<LogFormat>,
 }
 
@@ -128,6 +129,7 @@ impl Settings {
             limits: limits::resolve(&options)?,
             logins: logins(&options)?,
             front_proxies: front_proxies(&options)?,
+            own_rules: options.own_rules.unwrap_or_default(),
             first_image: options.first_image,
             kubeconfig_link: kubeconfig_link::place(options.kubeconfig_link, data_dir == Path::new(DATA_DIR)),
             data_dir,

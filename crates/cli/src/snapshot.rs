@@ -12,6 +12,9 @@ use crate::wait::{self, Seen};
 use crate::{Failure, list};
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "The cluster itself, its objects and keys, is saved and restored by `croft state save|inspect|restore`."
+)]
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
     client: ClientArgs,

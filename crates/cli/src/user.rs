@@ -1,5 +1,7 @@
 //! `croft user`: the local users, who log in with a name and a password.
 
+mod totp;
+
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use croft_pki::client_cert::hex;
@@ -23,6 +25,9 @@ pub(crate) enum UserCommand {
     },
     /// Let a user log in again who is locked after too many wrong passwords
     Unlock(UnlockArgs),
+    /// The second factor of local users: a code of an authenticator app
+    #[command(subcommand)]
+    Totp(totp::TotpCommand),
 }
 
 #[derive(Debug, Args)]
@@ -37,6 +42,7 @@ pub(crate) async fn run(command: UserCommand) -> Result<String, Failure> {
     match command {
         UserCommand::List { data_dir } => Ok(list(&data_dir).await?),
         UserCommand::Unlock(args) => Ok(unlock(&args).await?),
+        UserCommand::Totp(command) => totp::run(command).await,
     }
 }
 
@@ -44,10 +50,11 @@ async fn list(data_dir: &DataDir) -> anyhow::Result<String> {
     let users = data_dir.client().await?.get(USERS).await.context("cannot list the users")?;
     let row = |user: &Value| {
         let text = |field: &str| user[field].as_str().unwrap_or_default().to_owned();
-        vec![text("username"), text("created"), text("lockedUntil")]
+        let totp = if user["totpEnabled"] == true { "yes" } else { "" };
+        vec![text("username"), text("created"), text("lockedUntil"), totp.to_owned()]
     };
     let users: Vec<Value> = users["data"].as_array().cloned().unwrap_or_default();
-    Ok(output::rows(&["name", "created", "locked until"], users.iter().map(row)))
+    Ok(output::rows(&["name", "created", "locked until", "second factor"], users.iter().map(row)))
 }
 
 async fn unlock(args: &UnlockArgs) -> anyhow::Result<String> {

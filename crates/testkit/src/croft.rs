@@ -94,15 +94,26 @@ impl Croft {
     /// A server on another host, with its state in the etcd that answers at `endpoints`. With `first`, it is one more server of
     /// that one's cluster. It runs no virtual machines.
     pub async fn start_on(host: &Host, endpoints: &str, first: Option<&Self>) -> Result<Self> {
-        let dir = tempdir()?;
-        if let Some(first) = first {
-            std::fs::create_dir(dir.path().join("pki"))?;
-            for name in SHARED {
-                std::fs::copy(first.data_dir().join(name), dir.path().join(name)).context(name)?;
-            }
-        }
+        let dir = first.map_or_else(tempdir, Self::dir_of_another)?;
         let backing = Backing::Shared(endpoints.to_owned());
         Self::launch(backing, host.wrapper(), &host.address, vec!["--no-node".to_owned()], dir, None).await
+    }
+
+    /// One more server of a cluster whose first one was started with an etcd of its own, which must outlive it.
+    pub async fn start_beside(first: &Self) -> Result<Self> {
+        let Backing::Own(etcd) = &first.backing else { bail!("the first server has no etcd of its own") };
+        let (backing, dir) = (Backing::Shared(etcd.url.clone()), first.dir_of_another()?);
+        Self::launch(backing, Vec::new(), "127.0.0.1", vec!["--no-node".to_owned()], dir, None).await
+    }
+
+    /// A data directory with what the servers of one cluster have in common.
+    fn dir_of_another(&self) -> Result<TempDir> {
+        let dir = tempdir()?;
+        std::fs::create_dir(dir.path().join("pki"))?;
+        for name in SHARED {
+            std::fs::copy(self.data_dir().join(name), dir.path().join(name)).context(name)?;
+        }
+        Ok(dir)
     }
 
     /// A server that is a node too. Its guests are killed when it is dropped.
@@ -134,7 +145,11 @@ impl Croft {
         let start = Instant::now();
         let mut process = spawn(&wrapper, &binary, dir.path(), &format!("{address}:0"), &backing, &extra_args)?;
         let endpoint = wait_ready(&mut process, dir.path()).await?;
-        Ok(Self { process, endpoint, binary, backing, wrapper, extra_args, started_in: start.elapsed(), node, dir })
+        let started_in = start.elapsed();
+        if node.is_some() {
+            wait_node(&mut process, &endpoint).await?;
+        }
+        Ok(Self { process, endpoint, binary, backing, wrapper, extra_args, started_in, node, dir })
     }
 
     /// Kills the server if it still runs and starts it again on the same data and address.
@@ -279,4 +294,17 @@ async fn wait_ready(process: &mut Process, dir: &Path) -> Result<Endpoint> {
         Ok(Ok(endpoint))
     });
     answered.await.flatten().with_context(|| format!("croft is not ready; its log ends:\n{}", process.log_tail(40)))
+}
+
+/// The server answers before its agent has said what the node has.
+async fn wait_node(process: &mut Process, endpoint: &Endpoint) -> Result<()> {
+    let client = endpoint.client()?;
+    let registered = promptly_within(patience(), async || {
+        let nodes = client.get("/api/v1/nodes").await?.ok()?;
+        if nodes["items"][0]["status"]["capacity"].is_null() {
+            bail!("no node has a capacity");
+        }
+        Ok(())
+    });
+    registered.await.with_context(|| format!("croft is no node; its log ends:\n{}", process.log_tail(40)))
 }

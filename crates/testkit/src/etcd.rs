@@ -23,25 +23,30 @@ pub struct Etcd {
 impl Etcd {
     /// etcd over plain HTTP on the loopback.
     pub async fn start() -> Result<Self> {
-        Self::launch(Self::program()?, None).await
+        Self::start_with(&[]).await
+    }
+
+    /// The same with more arguments.
+    pub async fn start_with(extra_args: &[&str]) -> Result<Self> {
+        Self::launch(Self::program()?, None, extra_args).await
     }
 
     /// The etcd for the reference server, which uses more of etcd than Debian's offers (`KUBE_ETCD` names another).
     pub(crate) async fn start_for_reference() -> Result<Self> {
         let named = std::env::var_os("KUBE_ETCD").filter(|v| !v.is_empty()).map(PathBuf::from);
-        Self::launch(named.map_or_else(Self::program, Ok)?, None).await
+        Self::launch(named.map_or_else(Self::program, Ok)?, None, &[]).await
     }
 
     /// etcd over TLS with a certificate of `authority`; clients need no certificate.
     pub async fn start_tls(authority: &Authority) -> Result<Self> {
-        Self::launch(Self::program()?, Some(authority.server()?)).await
+        Self::launch(Self::program()?, Some(authority.server()?), &[]).await
     }
 
     fn program() -> Result<PathBuf> {
         find_program("etcd").context("etcd is not installed (Debian: etcd-server)")
     }
 
-    async fn launch(program: PathBuf, tls: Option<Identity>) -> Result<Self> {
+    async fn launch(program: PathBuf, tls: Option<Identity>, extra_args: &[&str]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("croft-etcd-").tempdir()?;
         let (client, peer) = (free_port()?, free_port()?);
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -53,6 +58,7 @@ impl Etcd {
         args.extend(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url].map(Into::into));
         args.extend(["--initial-cluster", &peers, "--log-level", "warn"].map(Into::into));
         args.extend(["--max-txn-ops", "10000", "--max-request-bytes", "8388608"].map(Into::into));
+        args.extend(extra_args.iter().map(Into::into));
         if let Some(identity) = tls {
             let (cert, key) = (dir.path().join("tls.crt"), dir.path().join("tls.key"));
             std::fs::write(&cert, identity.cert_pem)?;

@@ -176,16 +176,28 @@ impl EtcdCluster {
         let lost = self.members[number].condition().await.context("it does not answer")?.id;
         self.kill(number)?;
         std::fs::remove_dir_all(self.dir.path().join(&self.members[number].name))?;
-        let helper = self.wait_for_leader_other_than(number).await?;
-        // Right after an election the leader refuses until it has heard of the others.
-        let ask = async |path: &str, body: &Value| {
-            eventually_within(patience(), async || self.members[helper].post(path, body).await).await
-        };
-        ask("/v3/cluster/member/remove", &json!({"ID": lost})).await?;
+        self.wait_for_leader_other_than(number).await?;
+        let is_lost = |member: &Value| member["ID"].as_str() == Some(&lost);
+        self.change_members("remove", &json!({"ID": lost}), |members| !members.iter().any(is_lost)).await?;
         let peer = peer_url(&self.members[number].host);
-        ask("/v3/cluster/member/add", &json!({"peerURLs": [peer]})).await?;
+        let is_new = |member: &Value| member["peerURLs"][0].as_str() == Some(&peer);
+        self.change_members("add", &json!({"peerURLs": [peer]}), |members| members.iter().any(is_new)).await?;
         self.members[number].name.push('x');
         self.spawn(number, "existing")
+    }
+
+    /// Asks whoever leads until the change can be seen: right after an election a leader refuses, and an answer may be lost.
+    async fn change_members(&self, what: &str, body: &Value, is_done: impl Fn(&[Value]) -> bool) -> Result<()> {
+        eventually_within(patience(), async || {
+            let leader = &self.members[self.leader().await?];
+            let listed = leader.post("/v3/cluster/member/list", &json!({})).await?;
+            if is_done(listed["members"].as_array().context("no members")?) {
+                return Ok(());
+            }
+            leader.post(&format!("/v3/cluster/member/{what}"), body).await?;
+            bail!("the list does not show it yet")
+        })
+        .await
     }
 
     /// Every change of the keys under `prefix` since `from`, that one included, up to `until`: in etcd's own words, not in those
@@ -218,8 +230,10 @@ impl EtcdCluster {
 }
 
 impl Member {
+    /// Not for as long as anybody may wait: who asks again must have time to.
     async fn post(&self, path: &str, body: &Value) -> Result<Value> {
-        let answer = tokio::time::timeout(patience(), self.client.post(path, body)).await??;
+        let answer = tokio::time::timeout(patience() / 4, self.client.post(path, body)).await;
+        let answer = answer.with_context(|| format!("{path} is not answered"))??;
         answer.ok().with_context(|| path.to_owned())
     }
 

@@ -213,6 +213,15 @@ impl Stream {
         }
     }
 
+    /// Reads to the end and keeps nothing of it; gives how many bytes there were.
+    pub async fn discard(mut self) -> Result<usize> {
+        let mut bytes = self.pending.len();
+        while let Some(frame) = self.body.frame().await {
+            bytes += frame.context("read the stream")?.data_ref().map_or(0, Bytes::len);
+        }
+        Ok(bytes)
+    }
+
     /// The next line as JSON, within [`patience`].
     pub async fn event(&mut self) -> Result<Option<Value>> {
         self.event_within(patience()).await

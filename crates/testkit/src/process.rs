@@ -81,9 +81,18 @@ impl Process {
 
     /// Resident memory in bytes, from `/proc`.
     pub fn resident_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmRSS:")
+    }
+
+    /// The most that was ever resident.
+    pub fn peak_resident_bytes(&self) -> Result<u64> {
+        self.status_bytes("VmHWM:")
+    }
+
+    fn status_bytes(&self, field: &str) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).context("no VmRSS line")?;
-        let kib: u64 = line.split_whitespace().nth(1).context("no VmRSS value")?.parse()?;
+        let line = status.lines().find(|l| l.starts_with(field)).with_context(|| format!("no {field} line"))?;
+        let kib: u64 = line.split_whitespace().nth(1).with_context(|| format!("no {field} value"))?.parse()?;
         Ok(kib * 1024)
     }
 
