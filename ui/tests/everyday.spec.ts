@@ -142,6 +142,21 @@ test('the palette finds a machine and an action', async ({ page }) => {
   await expect(page.locator('html')).toHaveAttribute('data-mantine-color-scheme', 'dark');
 });
 
+test('the palette takes what was typed, not what is still shown', async ({ page }) => {
+  await page.goto('overview');
+  await expect(title(page, 'Dashboard')).toBeVisible();
+  await page.keyboard.press('ControlOrMeta+k');
+  const search = page.getByRole('combobox', { name: 'Search or run a command' });
+  await expect(search).toBeFocused();
+  // The list follows the field when there is time for it; here there is none.
+  await search.evaluate((field: HTMLInputElement) => {
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value')?.set?.call(field, 'appearance dark');
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }));
+  });
+  await expect(page.locator('html')).toHaveAttribute('data-mantine-color-scheme', 'dark');
+});
+
 test('a machine is stopped, cloned and deleted from its menu', async ({ page, server }) => {
   await have(server, machinesPath, empty('ox', { runStrategy: 'Always' }));
   await page.goto('machines');

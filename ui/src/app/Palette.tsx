@@ -42,7 +42,8 @@ export function Palette() {
       event.preventDefault();
       setChosen((current + step + found.length) % Math.max(1, found.length));
     }
-    if (event.key === 'Enter') take(found[current]);
+    // Whoever types fast means what the field says, also before the list says it.
+    if (event.key === 'Enter') take(wanted === query ? found[current] : matching(entries, query)[0]);
   };
 
   return (

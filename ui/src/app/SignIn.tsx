@@ -2,6 +2,7 @@ import { Alert, Button, PasswordInput, Stack, Text, TextInput, Title } from '@ma
 import { useState, type FormEvent } from 'react';
 import { asApiError } from '@/api/errors';
 import { t } from '@/i18n';
+import { CodeInput } from './SecondFactor';
 import { signIn } from './session';
 import classes from './SignIn.module.css';
 
@@ -25,6 +26,8 @@ export function SessionOver({ user }: { user: string }) {
 function SignInCard({ user = '', note }: { user?: string; note?: string }) {
   const [username, setUsername] = useState(user);
   const [password, setPassword] = useState('');
+  const [code, setCode] = useState('');
+  const [asksCode, setAsksCode] = useState(false);
   const [problem, setProblem] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
 
@@ -33,11 +36,21 @@ function SignInCard({ user = '', note }: { user?: string; note?: string }) {
     setBusy(true);
     setProblem(null);
     try {
-      await signIn(username.trim(), password);
+      await signIn(username.trim(), password, asksCode ? code : undefined);
     } catch (caught) {
-      setProblem(explain(caught));
+      const { reason } = asApiError(caught);
+      setCode('');
       setBusy(false);
+      // What was typed first was right, and there is one more question.
+      if (reason === 'TotpRequired' && !asksCode) return setAsksCode(true);
+      setProblem(explain(caught));
+      if (reason === 'Unauthorized') setAsksCode(false);
     }
+  };
+  const back = () => {
+    setAsksCode(false);
+    setProblem(null);
+    setCode('');
   };
 
   return (
@@ -47,11 +60,16 @@ function SignInCard({ user = '', note }: { user?: string; note?: string }) {
       <Text c="dimmed" mt={4} mb="lg">{note ?? t('app.signInLead')}</Text>
       <Stack gap="md">
         {problem && <Alert color="red" role="alert">{problem}</Alert>}
-        <TextInput label={t('app.user')} name="username" autoComplete="username" autoCapitalize="none" autoFocus={!user} required size="md" value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
-        <PasswordInput label={t('app.password')} name="password" autoComplete="current-password" autoFocus={user !== ''} required size="md" value={password} onChange={(event) => setPassword(event.currentTarget.value)} visibilityToggleButtonProps={{ 'aria-label': t('app.showPassword') }} />
+        {asksCode ? <CodeInput help={t('app.codeHelp')} size="md" value={code} onChange={setCode} /> : (
+          <>
+            <TextInput label={t('app.user')} name="username" autoComplete="username" autoCapitalize="none" autoFocus={!user} required size="md" value={username} onChange={(event) => setUsername(event.currentTarget.value)} />
+            <PasswordInput label={t('app.password')} name="password" autoComplete="current-password" autoFocus={user !== ''} required size="md" value={password} onChange={(event) => setPassword(event.currentTarget.value)} visibilityToggleButtonProps={{ 'aria-label': t('app.showPassword') }} />
+          </>
+        )}
         <Button type="submit" size="md" fullWidth loading={busy}>{t('app.signIn')}</Button>
+        {asksCode && <Button variant="subtle" fullWidth onClick={back}>{t('common.back')}</Button>}
       </Stack>
-      {!note && (
+      {!note && !asksCode && (
         <Text size="sm" c="dimmed" mt="lg">
           <strong>{t('app.firstTime')}</strong> {t('app.firstTimeHelp')}
         </Text>
@@ -62,6 +80,7 @@ function SignInCard({ user = '', note }: { user?: string; note?: string }) {
 
 function explain(caught: unknown): string {
   const error = asApiError(caught);
+  if (error.reason === 'TotpRequired' || error.reason === 'TotpInvalid') return t('app.wrongCode');
   if (error.code === 401) return t('app.wrongPassword');
   if (error.code === 429) return t('app.tooManyTries');
   if (error.unreachable) return t('app.unreachable');

@@ -1,10 +1,11 @@
 import { ActionIcon, Menu, Modal, useMantineColorScheme } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { IconCheck, IconDeviceLaptop, IconFileDownload, IconKey, IconLogout, IconMoon, IconSun, IconUserCircle } from '@tabler/icons-react';
+import { IconCheck, IconDeviceLaptop, IconFileDownload, IconKey, IconLogout, IconMoon, IconShieldLock, IconSun, IconUserCircle } from '@tabler/icons-react';
 import { chooseLanguage, language, languages, t } from '@/i18n';
 import { say, sayError } from '@/parts/notify';
 import { PasswordForm } from './ChangePassword';
 import { downloadKubeconfig } from './kubeconfig';
+import { SecondFactorForm } from './SecondFactor';
 import { signOut, useSession } from './session';
 
 const schemes = [
@@ -17,6 +18,7 @@ export function UserMenu() {
   const session = useSession();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const [changing, { open, close }] = useDisclosure();
+  const [securing, factor] = useDisclosure();
   if (session.state !== 'signedIn') return null;
   const { name } = session.user;
 
@@ -38,6 +40,7 @@ export function UserMenu() {
           <Menu.Label>{t('app.signedInAs', { name })}</Menu.Label>
           <Menu.Item leftSection={<IconFileDownload size={16} />} onClick={() => void kubeconfig()}>{t('app.downloadKubeconfig')}</Menu.Item>
           <Menu.Item leftSection={<IconKey size={16} />} onClick={open}>{t('app.changePassword')}</Menu.Item>
+          <Menu.Item leftSection={<IconShieldLock size={16} />} onClick={factor.open}>{t('app.secondFactor')}</Menu.Item>
           <Menu.Divider />
           <Menu.Label>{t('app.appearance')}</Menu.Label>
           {schemes.map(({ id, label, icon: Symbol }) => (
@@ -54,6 +57,9 @@ export function UserMenu() {
       </Menu>
       <Modal opened={changing} onClose={close} title={t('app.changePassword')}>
         <PasswordForm user={name} submitLabel={t('common.save')} onDone={() => { close(); say(t('app.passwordChanged')); }} />
+      </Modal>
+      <Modal opened={securing} onClose={factor.close} closeOnClickOutside={false} title={t('app.secondFactor')}>
+        <SecondFactorForm user={name} onDone={(on) => { factor.close(); say(t(on ? 'app.secondFactorOnDone' : 'app.secondFactorOffDone')); }} />
       </Modal>
     </>
   );

@@ -58,8 +58,9 @@ export async function resumeSession(): Promise<void> {
   }
 }
 
-export async function signIn(username: string, password: string): Promise<void> {
-  await request('POST', '/v3-public/localProviders/local?action=login', { username, password, responseType: 'cookie' });
+/** Refused with the reason `TotpRequired` if the user has a second factor and no code of it is given. */
+export async function signIn(username: string, password: string, totp?: string): Promise<void> {
+  await request('POST', '/v3-public/localProviders/local?action=login', { username, password, totp, responseType: 'cookie' });
   const user = await whoAmI();
   if (session.state === 'signedIn' && session.user.id !== user.id) forgetEverything();
   outdated = user.mustChangePassword ? password : undefined;
