@@ -66,7 +66,7 @@ simulate: ## Run server and controllers through 10,000 seeds of misfortune (SEED
 	@CROFT_SIMULATION_SEEDS="$(or $(SEEDS),10000)" CROFT_SIMULATION_FIRST="$(or $(FIRST),0)" $(if $(SEED),CROFT_SIMULATION_SEED="$(SEED)") \
 		$(CARGO) test --release -p simulation --test simulation -- seeds_hold
 
-bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api fairness harvester machines guests images backups page")
+bench: ## Measure against etcd, nginx, QEMU alone, zstd and restic, and print the table (ARGS="quick api fairness hardening harvester machines guests images backups page")
 	@scripts/install-packages bench
 	@scripts/ui build
 	$(CARGO) build --release -p croft -p croft-e2e

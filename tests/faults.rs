@@ -217,7 +217,7 @@ async fn damage_ends_the_program_with_advice_and_no_core() {
     let text = run_to_its_end(dir.path()).await;
     assert!(text.contains("ended with exit status: 1;"), "{text}");
     let last = text.lines().last().unwrap_or_default();
-    assert!(last.contains("store.db is damaged") && last.contains("put a snapshot of it in its place"), "{text}");
+    assert!(last.contains("store.db is damaged") && last.contains("croft store salvage"), "{text}");
     assert!(!text.contains("panicked"), "{text}");
 }
 

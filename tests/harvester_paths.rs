@@ -200,8 +200,15 @@ async fn long_lists_are_packed_and_bad_requests_refused() {
     croft_e2e::storage::run("gzip", &["-d", croft_e2e::storage::text(&dir.path().join("list.gz"))]).expect("gzip");
     let unpacked: Value =
         serde_json::from_slice(&std::fs::read(dir.path().join("list")).expect("a file")).expect("JSON");
-    assert_eq!(unpacked["data"], plain.json()["data"]);
+    // Between the two answers an object may have become a second older.
+    let without_ages = |mut list: Value| {
+        for object in list["data"].as_array_mut().expect("objects") {
+            object["metadata"]["fields"].as_array_mut().expect("columns").pop();
+        }
+        list["data"].take()
+    };
     assert_eq!(unpacked["count"], 40);
+    assert!(without_ages(unpacked) == without_ages(plain.json()), "packed, it is another list");
 
     let maps = "/v1/harvester/configmaps";
     let send = async |method: Method, path: &str, body: Vec<u8>| {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use croft_e2e::flows::{BALANCERS, NADS, POOLS};
 use croft_e2e::kept::{Bucket, Relay};
 use croft_e2e::machines::{BOOT, becomes, condition, is_gone, is_true};
+use croft_e2e::ruled::{BAD_SETTINGS, refusals};
 use croft_e2e::storage::{deleted, made, patched};
 use croft_testkit::{Authority, Call, Client, Croft, Protocol, StoreKind, eventually, free_port};
 use http::Method;
@@ -132,24 +132,7 @@ async fn settings_are_there_are_checked_and_stay() {
         DEFAULTS.iter().map(|(name, default)| ((*name).to_owned(), (*default).to_owned())).collect();
     assert_eq!(found, expected);
 
-    let bad = [
-        ("overcommit-config", r#"{"cpu":10}"#, "Cannot undercommit"),
-        ("http-proxy", "nonsense", "Invalid JSON"),
-        ("ntp-servers", r#"{"ntpServers":["https://a.b"]}"#, "should not start with http:// or https://"),
-        ("vm-force-reset-policy", r#"{"enable":true,"period":-1}"#, "period value should be greater than 0"),
-        ("auto-rotate-rke2-certs", r#"{"enable":true,"expiringInHours":9000}"#, "can't be large than 8759"),
-        ("kubeconfig-default-token-ttl-minutes", "-1", "can't be negative"),
-        ("support-bundle-timeout", "-1", "can't be negative"),
-        ("support-bundle-image", r#"{"repository":"","tag":""}"#, "image field can't be blank"),
-        ("ssl-parameters", r#"{"protocols":"TLSv4"}"#, "unsupported SSL protocol: TLSv4"),
-        ("ssl-parameters", r#"{"protocols":"TLSv1.2","ciphers":"NULL"}"#, "protocols and ciphers cannot be used"),
-        ("max-hotplug-ratio", "0", "out of range"),
-        ("log-level", "loud", "invalid log level"),
-        ("backup-target", r#"{"type":"s3"}"#, "S3 backup target should have access key and access key id"),
-        ("storage-network", r#"{"vlan":5000,"clusterNetwork":"mgmt","range":"192.0.2.0/24"}"#, "0 to 4094"),
-        ("additional-ca", "not a certificate", "failed to parse PEM certificates"),
-    ];
-    for (name, value, message) in bad {
+    for (name, value, message) in BAD_SETTINGS.iter().copied() {
         refused(&set(&client, name, value).await, 422, message);
         let kept = client.get(&format!("{SETTINGS}/{name}")).await.expect("an answer").json();
         assert_eq!(kept["value"].as_str().unwrap_or_default(), "", "{name}");
@@ -408,70 +391,6 @@ async fn what_one_may_not_read_is_not_copied_for_one() {
         assert!(answer.text().contains(expected), "{}", answer.text());
         made(&client, path, object).await;
     }
-}
-
-/// What is written, where, and the refusal.
-fn refusals() -> Vec<(&'static str, Value, &'static str)> {
-    let balancer = |spec: Value| json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "LoadBalancer", "metadata": {"name": "x"}, "spec": spec});
-    let pool = |spec: Value| json!({"apiVersion": "loadbalancer.harvesterhci.io/v1beta1", "kind": "IPPool", "metadata": {"name": "x"}, "spec": spec});
-    let config = |network: &str, mtu: u32| {
-        json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "VlanConfig", "metadata": {"name": "x"},
-            "spec": {"clusterNetwork": network, "uplink": {"nics": ["ens4"], "linkAttributes": {"mtu": mtu}}}})
-    };
-    let nad = |config: &str| json!({"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": {"name": "x"}, "spec": {"config": config}});
-    let schedule = |cron: &str, failures: u32| {
-        json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "ScheduleVMBackup", "metadata": {"name": "x"},
-            "spec": {"cron": cron, "retain": 4, "maxFailure": failures, "vmbackup": {"type": "snapshot", "source": {"kind": "VirtualMachine", "name": "vm"}}}})
-    };
-    let backup = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup", "metadata": {"name": "x"},
-        "spec": {"type": "backup", "source": {"kind": "VirtualMachine", "name": "nobody"}}});
-    let restore = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineRestore", "metadata": {"name": "x"},
-        "spec": {"newVM": true, "target": {"kind": "VirtualMachine", "name": "new"}, "virtualMachineBackupName": "none", "virtualMachineBackupNamespace": "default"}});
-    let schedules = "/apis/harvesterhci.io/v1beta1/namespaces/default/schedulevmbackups";
-    let configs = "/apis/network.harvesterhci.io/v1beta1/vlanconfigs";
-    vec![
-        (BALANCERS, balancer(json!({"workloadType": "vm"})), "needs to have at least one listener"),
-        (
-            BALANCERS,
-            balancer(json!({"listeners": [{"name": "a", "port": 70000, "protocol": "TCP", "backendPort": 1}]})),
-            "must be in 1..65535",
-        ),
-        (POOLS, pool(json!({"ranges": []})), "range can't be empty"),
-        (
-            POOLS,
-            pool(json!({"ranges": [{"subnet": "10.0.0.0/24"}, {"subnet": "10.0.0.0/25"}]})),
-            "there are overlaps between range",
-        ),
-        (configs, config("mgmt", 0), "users can't create vlanConfig for mgmt cluster network"),
-        (configs, config("nowhere", 0), "the cluster network \"nowhere\" does not exist"),
-        (configs, config("data", 100), "the MTU 100 is out of range"),
-        (NADS, nad(""), "config is empty"),
-        (NADS, nad(r#"{"type":"bridge","bridge":"none-br"}"#), "nad refers to a none-existing cluster network none"),
-        (NADS, nad(r#"{"type":"kube-ovn"}"#), "kubeovn is not yet enabled"),
-        (NADS, nad(r#"{"type":"bridge","bridge":"mgmt-br","mtu":9000}"#), "is different from the MTU 1500"),
-        (
-            "/apis/network.harvesterhci.io/v1beta1/hostnetworkconfigs",
-            json!({"apiVersion": "network.harvesterhci.io/v1beta1", "kind": "HostNetworkConfig", "metadata": {"name": "x"},
-                "spec": {"clusterNetwork": "nowhere", "vlanID": 5, "mode": "dhcp"}}),
-            "the cluster network \"nowhere\" does not exist",
-        ),
-        (
-            "/apis/devices.harvesterhci.io/v1beta1/usbdeviceclaims",
-            json!({"apiVersion": "devices.harvesterhci.io/v1beta1", "kind": "USBDeviceClaim", "metadata": {"name": "x"},
-                "spec": {"userName": "admin"}}),
-            "usbdevice x not found",
-        ),
-        (
-            "/apis/storage.k8s.io/v1/storageclasses",
-            json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "driver.longhorn.io",
-                "metadata": {"name": "x", "annotations": {"cdi.harvesterhci.io/storageProfileCloneStrategy": "copy"}}}),
-            "longhorn v1 does not support CDI annotations",
-        ),
-        (schedules, schedule("often", 2), "invalid cron format"),
-        (schedules, schedule("0 1 * * *", 4), "max failure should be less than retain"),
-        ("/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups", backup, "\"nobody\" not found"),
-        ("/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinerestores", restore, "\"none\" not found"),
-    ]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

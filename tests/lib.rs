@@ -3,6 +3,7 @@
 //! The suites marked with [`on_every_server`] also run against the reference server when `KUBE_APISERVER` names
 //! one: a test that the original does not pass is a wrong test.
 
+pub mod conformance_definition;
 pub mod conformance_lives;
 pub mod export;
 pub mod flows;
@@ -14,6 +15,7 @@ pub mod oidc_provider;
 pub mod outside;
 pub mod policy_objects;
 pub mod registry;
+pub mod ruled;
 pub mod runner;
 pub mod seeded;
 pub mod storage;

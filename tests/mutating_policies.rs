@@ -1,27 +1,7 @@
 //! Mutating admission policies: what they make of what is written, and how bad ones are turned away.
 
-use croft_e2e::policy_objects::{MAPS, map, message, path, policy, post, rule, start, with};
-use serde_json::{Value, json};
-
-fn mutating(name: &str, mutations: Value) -> (Value, Value) {
-    let api_version = "admissionregistration.k8s.io/v1beta1";
-    let mut policy = policy(name, "");
-    policy["apiVersion"] = json!(api_version);
-    policy["kind"] = json!("MutatingAdmissionPolicy");
-    policy["spec"].as_object_mut().expect("a spec").remove("validations");
-    policy["spec"]["mutations"] = mutations;
-    let binding = json!({"apiVersion": api_version, "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": name}, "spec": {"policyName": name}});
-    (policy, binding)
-}
-
-fn applied(expression: &str) -> Value {
-    json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}])
-}
-
-fn patched(expression: &str) -> Value {
-    json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}])
-}
+use croft_e2e::policy_objects::{MAPS, applied, map, message, mutating, patched, path, post, rule, start, with};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutating_policies_change_what_is_stored() {

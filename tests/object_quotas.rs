@@ -83,6 +83,43 @@ async fn quotas_hold_whatever_is_counted() {
         .await;
 }
 
+/// Neither server knows what the other is just about to store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_on_one_etcd_do_not_give_the_same_room_twice() {
+    let first = Croft::start(StoreKind::Etcd).await.expect("the server starts");
+    let second = Croft::start_beside(&first).await.expect("another server starts");
+    let clients = [first.client().expect("a client"), second.client().expect("a client")];
+    for round in 0..5 {
+        let namespace = format!("shared-{round}");
+        clients[0].post("/api/v1/namespaces", &named(&namespace)).await.expect("an answer").ok().expect("made");
+        let path = format!("/api/v1/namespaces/{namespace}");
+        let hard = json!({"count/secrets": "5", "requests.storage": "20Gi"});
+        let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": hard}});
+        clients[0].post(&format!("{path}/resourcequotas"), &quota).await.expect("an answer").ok().expect("made");
+        eventually("the other server knows the quota", async || {
+            clients[1].get(&format!("{path}/resourcequotas/few?resourceVersion=0")).await?.ok()
+        })
+        .await;
+        let mut asking = tokio::task::JoinSet::new();
+        for number in 0..20 {
+            let (client, path) = (clients[number % 2].clone(), path.clone());
+            asking.spawn(async move {
+                let secret = named(&format!("s{number}"));
+                let claim = claim(&format!("c{number}"), "5Gi", "none");
+                let secret = client.post(&format!("{path}/secrets"), &secret).await.expect("an answer").status;
+                let claim = client.post(&format!("{path}/persistentvolumeclaims"), &claim).await.expect("an answer");
+                (secret, claim.status)
+            });
+        }
+        let answers = asking.join_all().await;
+        let made = |of: fn(&(u16, u16)) -> u16| answers.iter().filter(|answer| of(answer) == 201).count();
+        assert_eq!((made(|both| both.0), made(|both| both.1)), (5, 4), "{answers:?}");
+        assert!(answers.iter().all(|(secret, claim)| [*secret, *claim].iter().all(|code| matches!(code, 201 | 403))));
+        let told = clients[1].get(&format!("{path}/resourcequotas/few")).await.expect("an answer").ok().expect("one");
+        assert_eq!(told["status"]["used"], json!({"count/secrets": "5", "requests.storage": "20Gi"}));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_who_ask_at_once_get_what_there_is_and_no_more() {
     let server = Croft::start(StoreKind::Embedded).await.expect("the server starts");

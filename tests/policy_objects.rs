@@ -34,6 +34,29 @@ pub fn binding(name: &str, actions: &[&str]) -> Value {
     })
 }
 
+/// A mutating policy about ConfigMaps, and its binding.
+pub fn mutating(name: &str, mutations: Value) -> (Value, Value) {
+    let api_version = "admissionregistration.k8s.io/v1beta1";
+    let mut policy = policy(name, "");
+    policy["apiVersion"] = json!(api_version);
+    policy["kind"] = json!("MutatingAdmissionPolicy");
+    policy["spec"].as_object_mut().expect("a spec").remove("validations");
+    policy["spec"]["mutations"] = mutations;
+    let binding = json!({"apiVersion": api_version, "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": name}, "spec": {"policyName": name}});
+    (policy, binding)
+}
+
+/// A mutation that is merged.
+pub fn applied(expression: &str) -> Value {
+    json!([{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}])
+}
+
+/// A mutation by patch.
+pub fn patched(expression: &str) -> Value {
+    json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}])
+}
+
 pub fn path(object: &Value) -> String {
     let version = object["apiVersion"].as_str().unwrap_or_default().rsplit('/').next().unwrap_or_default();
     let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();

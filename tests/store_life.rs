@@ -1,5 +1,6 @@
 //! The life of the store: states that the server saves by itself, and a move from one store to the other.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -223,6 +224,26 @@ async fn contents(client: &Client) -> Vec<Value> {
     found
 }
 
+/// Writes one object after the other until the store has been left; gives those that were acknowledged.
+async fn write_until_moved(client: &Client, writer: u32) -> Vec<String> {
+    let mut acknowledged = Vec::new();
+    for number in 0_u32.. {
+        let name = format!("writer{writer}-{number}");
+        let answer = client.post(CONFIG_MAPS, &json!({"metadata": {"name": name}})).await.expect("an answer");
+        match answer.status {
+            201 => acknowledged.push(name),
+            503 if answer.text().contains("were moved to") => break,
+            503 => {}
+            _ => panic!("{}", answer.text()),
+        }
+    }
+    acknowledged
+}
+
+fn is_of_writer(object: &Value) -> bool {
+    object["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("writer"))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
     let etcd = Etcd::start().await.expect("etcd starts");
@@ -272,7 +293,8 @@ async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
     let before = contents(&client).await;
 
     // Back, while the server still runs: from the first moment on it writes nothing more.
-    let kills = migrate_under_fire(&dir, &url, "embedded").await;
+    let writers = futures::future::join_all((0..3).map(|writer| write_until_moved(&client, writer)));
+    let (kills, ledgers) = tokio::join!(migrate_under_fire(&dir, &url, "embedded"), writers);
     assert!(kills > 0, "it was never killed");
     let late = client.post(CONFIG_MAPS, &json!({"metadata": {"name": "late"}})).await.expect("an answer");
     assert_eq!(late.status, 503, "{}", late.text());
@@ -283,7 +305,12 @@ async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
 
     server.restart_with(&[]).await.expect("it starts on the directory");
     let client = server.client().expect("a client");
-    assert_eq!(contents(&client).await, before);
+    let (written, others): (Vec<Value>, Vec<Value>) = contents(&client).await.into_iter().partition(is_of_writer);
+    assert_eq!(others, before);
+    let written: BTreeSet<&str> = written.iter().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+    let acknowledged: BTreeSet<&str> = ledgers.iter().flatten().map(String::as_str).collect();
+    // The gate tells for certain: what was refused was not done.
+    assert_eq!(written, acknowledged, "every write that was acknowledged has moved, and no other");
     let newer = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newer"}})).await;
     assert!(version(&newer) > newest);
     // And nothing is put over what is there.

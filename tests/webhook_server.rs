@@ -155,6 +155,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// One connection, which may carry several requests.
 async fn serve(tls: TlsAcceptor, tcp: TcpStream, shared: Arc<Shared>) -> Result<()> {
+    // Whoever waits for an answer is not to wait for the kernel as well.
+    tcp.set_nodelay(true)?;
     let mut stream = tls.accept(tcp).await?;
     let mut buffer = Vec::new();
     loop {
@@ -183,12 +185,13 @@ async fn serve(tls: TlsAcceptor, tcp: TcpStream, shared: Arc<Shared>) -> Result<
         let answer = lock(&shared.answers).get(&path).cloned();
         let reply = answer.map_or_else(|| Reply::raw(404, "no such webhook"), |answer| answer(&request));
         let (status, content_type, body) = body_of(reply, &review).await;
-        let head = format!(
+        let mut answer = format!(
             "HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nLocation: /elsewhere\r\n\r\n",
             body.len()
-        );
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(&body).await?;
+        )
+        .into_bytes();
+        answer.extend(body);
+        stream.write_all(&answer).await?;
         stream.flush().await?;
     }
 }

@@ -10,14 +10,25 @@ use croft_testkit::{Call, Client};
 use http::Method;
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 /// A ConfigMap of about `size` bytes; one in a hundred carries the label `pick`.
 pub(crate) fn object(name: &str, size: usize) -> Bytes {
+    object_of("ConfigMap", name, size)
+}
+
+/// A Secret of the same size.
+pub(crate) fn secret(name: &str, size: usize) -> Bytes {
+    object_of("Secret", name, size)
+}
+
+fn object_of(kind: &str, name: &str, size: usize) -> Bytes {
     let pick = if name.ends_with("00") { r#","pick":"yes""# } else { "" };
     let head = format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"bench":"yes"{pick}}}}},"data":{{"k":""#
+        r#"{{"apiVersion":"v1","kind":"{kind}","metadata":{{"name":"{name}","labels":{{"bench":"yes"{pick}}}}},"data":{{"k":""#
     );
-    let filler = "x".repeat(size.saturating_sub(head.len() + 3));
+    // A whole number of groups of four is Base64, which Secrets must have.
+    let filler = "x".repeat(size.saturating_sub(head.len() + 3) / 4 * 4);
     format!(r#"{head}{filler}"}}}}"#).into()
 }
 
@@ -32,10 +43,24 @@ pub(crate) struct Creates(pub(crate) Client);
 
 impl Writer for Creates {
     async fn write(&self, name: &str, size: usize) -> Result<()> {
-        let answer = self.0.send(Call::new(Method::POST, MAPS).body("application/json", object(name, size))).await?;
-        ensure!(answer.status == 201, "{}: {}", answer.status, answer.text());
-        Ok(())
+        create(&self.0, MAPS, object(name, size)).await
     }
+}
+
+/// The same with Secrets.
+#[derive(Debug, Clone)]
+pub(crate) struct SecretCreates(pub(crate) Client);
+
+impl Writer for SecretCreates {
+    async fn write(&self, name: &str, size: usize) -> Result<()> {
+        create(&self.0, SECRETS, secret(name, size)).await
+    }
+}
+
+pub(crate) async fn create(client: &Client, path: &str, object: Bytes) -> Result<()> {
+    let answer = client.send(Call::new(Method::POST, path).body("application/json", object)).await?;
+    ensure!(answer.status == 201, "{}: {}", answer.status, answer.text());
+    Ok(())
 }
 
 /// Puts values into etcd: one gRPC call each, written out by hand so that the client is the same.
@@ -44,9 +69,14 @@ pub(crate) struct Puts(pub(crate) Client);
 
 impl Writer for Puts {
     async fn write(&self, name: &str, size: usize) -> Result<()> {
-        let (key, value) = (format!("/registry/configmaps/default/{name}"), object(name, size));
+        self.put(&format!("/registry/configmaps/default/{name}"), &object(name, size)).await
+    }
+}
+
+impl Puts {
+    pub(crate) async fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         let mut message = BytesMut::new();
-        for (tag, bytes) in [(0x0a, key.as_bytes()), (0x12, &value[..])] {
+        for (tag, bytes) in [(0x0a, key.as_bytes()), (0x12, value)] {
             message.put_u8(tag);
             varint(&mut message, bytes.len());
             message.put_slice(bytes);

@@ -3,12 +3,15 @@
 //!
 //! The rivals: Debian's etcd, put to over gRPC (HTTP/2 and TLS, its fastest interface, with the very client that Croft
 //! gets); nginx serving the bytes of a LIST as a file over TLS; QEMU started by hand; zstd, cp and restic; kube-apiserver with etcd
-//! when `KUBE_APISERVER` is set. The web page is measured in Debian's Chromium.
-//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench fairness`, `bench harvester`, `bench machines`,
-//! `bench guests`, `bench images`, `bench backups` and `bench page` measure that part alone.
+//! when `KUBE_APISERVER` is set. The web page is measured in Debian's Chromium. What safety costs is measured beside the same server
+//! without it.
+//! `bench quick` uses a tenth of the objects, to try it out; `bench api`, `bench fairness`, `bench hardening`, `bench harvester`,
+//! `bench machines`, `bench guests`, `bench images`, `bench backups` and `bench page` measure that part alone.
 
 mod backups;
+mod compare;
 mod fairness;
+mod hardening;
 mod harvester;
 mod load;
 mod machines;
@@ -17,13 +20,15 @@ mod page;
 mod report;
 mod scale;
 mod speed;
+mod steady;
 mod watchers;
 
 use anyhow::{Result, bail};
 
 use report::Report;
 
-const PARTS: [&str; 8] = ["api", "fairness", "harvester", "machines", "guests", "images", "backups", "page"];
+const PARTS: [&str; 9] =
+    ["api", "fairness", "hardening", "harvester", "machines", "guests", "images", "backups", "page"];
 
 /// How much of everything; the table of the issue is at full size.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +49,10 @@ impl Size {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    // What a measurement starts as a process of its own.
+    if args.first().is_some_and(|first| first == fairness::crowd::ARGUMENT) {
+        return fairness::crowd::be();
+    }
     let (quick, parts): (Vec<&str>, Vec<&str>) = args.iter().map(String::as_str).partition(|arg| *arg == "quick");
     if parts.iter().any(|part| !PARTS.contains(part)) {
         bail!("usage: bench [quick] [{}]", PARTS.join("|"));
@@ -58,6 +67,9 @@ async fn main() -> Result<()> {
     }
     if wants("fairness") {
         fairness::measure(size, &mut report).await?;
+    }
+    if wants("hardening") {
+        hardening::measure(size, &mut report).await?;
     }
     if wants("harvester") {
         harvester::measure(size, &mut report).await?;

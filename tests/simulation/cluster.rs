@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use croft_apiserver::{AuditLog, Config};
+use croft_apiserver::Config;
 use croft_pki::Secret;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -55,18 +55,10 @@ impl Cluster {
         let dead = CancellationToken::new();
         let store = Handle::new(self.sim.clone(), Arc::clone(&self.disk), dead.clone());
         let config = Config {
-            data_dir: self.data_dir.clone(),
-            listen: Vec::new(),
-            store: Arc::new(store),
-            extra_names: Vec::new(),
             admin_password,
-            website: None,
-            audit: AuditLog::off(),
             // Otherwise it would depend on the machine.
-            authentication: croft_apiserver::AuthenticationConfig::default(),
             limits: croft_apiserver::Limits { requests: 64, ..croft_apiserver::Limits::default() },
-            logins: croft_apiserver::LoginLimits::default(),
-            front_proxies: None,
+            ..Config::new(self.data_dir.clone(), Arc::new(store))
         };
         let started = croft_apiserver::start_unheard(config).await;
         let running = match started {
