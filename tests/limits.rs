@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use croft_testkit::{Call, Croft, Endpoint, ServerKind, StoreKind, eventually};
+use anyhow::Context as _;
+use croft_testkit::{Call, Client, Croft, Endpoint, ServerKind, StoreKind, eventually};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -71,14 +72,112 @@ async fn half_sent_bodies_take_little_memory_and_hold_up_nobody_else() {
             std::future::pending::<()>().await;
         });
     }
-    for _ in 0..12 {
+    // Half of those that are read at a time.
+    for _ in 0..8 {
         arrivals.recv().await.expect("some are read");
     }
     let small = json!({"metadata": {"name": "small"}});
     let made = croft.client().expect("a client").post(MAPS, &small).await.expect("an answer");
     assert_eq!(made.status, 201);
+    // The other half is for others.
+    let large = json!({"metadata": {"name": "large"}, "data": {"a": "x".repeat(100_000)}});
+    let made = an_editor(&croft).await.post(MAPS, &large).await.expect("an answer");
+    assert_eq!(made.status, 201, "{}", made.text());
     let after = croft.process().resident_bytes().expect("memory");
     assert!(after < before + (120 << 20), "memory went from {before} to {after}");
+}
+
+/// A watch has all the time there is, and nothing to say.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_watches_say_is_not_waited_for() {
+    let Some(croft) = start().await else { return };
+    let head = format!("GET {MAPS}?watch=1 HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n");
+    let mut watches = Vec::new();
+    for _ in 0..40 {
+        let mut stream = croft.connect(Some(&croft.admin), &["http/1.1"]).await.expect("a connection");
+        stream.write_all(head.as_bytes()).await.expect("writes");
+        stream.flush().await.expect("flushes");
+        let mut begun = vec![0; 12];
+        stream.read_exact(&mut begun).await.expect("an answer");
+        assert_eq!(begun, b"HTTP/1.1 200");
+        watches.push(stream);
+    }
+    let large = json!({"metadata": {"name": "large"}, "data": {"a": "x".repeat(100_000)}});
+    let made = croft.client().expect("a client").post(MAPS, &large).await.expect("an answer");
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+/// A service account that may read and write.
+async fn an_editor(croft: &Croft) -> Client {
+    let client = croft.client().expect("a client");
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let account = json!({"metadata": {"name": "editor"}});
+    client.post(accounts, &account).await.expect("an answer").ok().expect("an account");
+    let binding = json!({"metadata": {"name": "editor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "editor"}]});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    client.post(bindings, &binding).await.expect("an answer").ok().expect("a binding");
+    let token = client.post(&format!("{accounts}/editor/token"), &json!({"spec": {}})).await.expect("an answer");
+    let token = token.ok().expect("a token");
+    croft.bearer(token["status"]["token"].as_str().expect("a token")).expect("a client")
+}
+
+/// How many connections the server has open.
+async fn connections(croft: &Croft) -> anyhow::Result<usize> {
+    let figures = croft.client()?.get("/metrics").await?.text();
+    let line = figures.lines().find_map(|line| line.strip_prefix("croft_connections "));
+    Ok(line.context("the figure")?.parse()?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_a_request_keeps_no_connection_open_that_has_to_go() {
+    let croft = Croft::start_with(StoreKind::Embedded, &["--max-connections=20"]).await.expect("croft starts");
+    let mut hoarded = Vec::new();
+    for _ in 0..60 {
+        let mut stream = croft.connect(None, &["http/1.1"]).await.expect("a connection");
+        // Those that came first may have been closed already.
+        let _ = stream.write_all(b"GET /version HTTP/1.1\r\nhost:").await;
+        let _ = stream.flush().await;
+        hoarded.push(stream);
+    }
+    // Sooner than after the minute that there is for the rest of it.
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(30), hoarded[0].read_to_end(&mut rest)).await;
+    assert!(ended.is_ok(), "it is still open");
+    eventually("no more are open than may be", async || {
+        let open = connections(&croft).await?;
+        anyhow::ensure!(open <= 21, "{open} are open");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn websockets_are_connections_as_others_are() {
+    let croft = Croft::start_with(StoreKind::Embedded, &["--max-connections=20"]).await.expect("croft starts");
+    let wish = "GET /v1/subscribe HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let mut open = Vec::new();
+    for _ in 0..40 {
+        // With all places taken by such as are in use, there is no connection.
+        let Ok(mut stream) = croft.connect(Some(&croft.admin), &["http/1.1"]).await else { continue };
+        let _ = stream.write_all(wish.as_bytes()).await;
+        let _ = stream.flush().await;
+        let mut begun = vec![0; 12];
+        if stream.read_exact(&mut begun).await.is_ok() && begun == *b"HTTP/1.1 101" {
+            open.push(stream);
+        }
+    }
+    assert!((10..=20).contains(&open.len()), "{} are open", open.len());
+    // And when they are closed, others have their places.
+    drop(open);
+    eventually("there are places again", async || {
+        let open = connections(&croft).await?;
+        anyhow::ensure!(open <= 3, "{open} are open");
+        Ok(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,7 +29,8 @@ use crate::user::UserInfo;
 
 use level::Levels;
 use schema::Schemas;
-use seats::{Refused, Seat, Seats};
+pub(crate) use seats::Seat;
+use seats::{Refused, Seats};
 pub(crate) use sending::until_sent;
 
 pub(crate) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
@@ -82,16 +83,10 @@ impl Fairness {
     pub(crate) async fn seat(&self, of: &Classified, width: usize) -> Result<Seat, ApiError> {
         let (schema, level) = (&*of.schema.name, &*of.schema.level);
         let waiting = self.seats.take(level, schema, &of.flow, width);
-        let seat = tokio::time::timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::TimeOut)).map_err(|why| {
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or(Err(Refused::TimeOut)).map_err(|why| {
             self.seats.refused(level, schema, why);
             ApiError::too_many_requests("Too many requests, please try again later.", 1)
-        })?;
-        if width > 1 {
-            // Whatever has arrived meanwhile is to ask for its seat before a worker is busy for long. Otherwise those who come
-            // in numbers are served in the order in which they came, and seats are never scarce.
-            tokio::task::yield_now().await;
-        }
-        Ok(seat)
+        })
     }
 
     /// As of now. Seats are arranged as the levels say whenever those change.

@@ -61,6 +61,7 @@ mod serve;
 mod server;
 mod services;
 mod sessions;
+mod shares;
 mod signing;
 mod state;
 mod store_page;

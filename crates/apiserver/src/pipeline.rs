@@ -18,10 +18,11 @@ use crate::audit::{Pending, Trail};
 use crate::auth::impersonate::impersonate;
 use crate::auth::{ANONYMOUS, Attributes};
 use crate::call::{Call, Target};
-use crate::fairness::{self, Classified};
+use crate::fairness::{self, Classified, Seat};
 use crate::metrics::Observed;
 use crate::negotiate::Output;
 use crate::request::{Query, RequestInfo};
+use crate::serve::{Lane, LongAnswer};
 use crate::server::ApiServer;
 use crate::sessions::{self, Session};
 use crate::streams::Streamed;
@@ -42,7 +43,7 @@ const FETCHED: &str = "sec-fetch-mode";
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     /// Over TLS, from an address, with the client's certificates if it showed any.
-    Remote { certificates: Option<Arc<[CertificateDer<'static>]>>, address: IpAddr },
+    Remote { certificates: Option<Arc<[CertificateDer<'static>]>>, address: IpAddr, lane: Lane },
     /// From a part of Croft in this process.
     Internal,
 }
@@ -181,7 +182,7 @@ async fn answer_request(
         Caller::Internal => UserInfo::internal(),
         // Whoever logs in may still hold a session that has ended.
         Caller::Remote { .. } if rest::is_public(&info) => UserInfo::anonymous(),
-        Caller::Remote { certificates, address } => {
+        Caller::Remote { certificates, address, .. } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
             let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
             let known = server.metrics.logins.counted(known.await)?;
@@ -218,6 +219,14 @@ async fn answer_request(
         call.trail = Arc::clone(trail);
         call.session.clone_from(&session);
         let ended = call.ended();
+        // Whatever another server has to do for it, until it answers.
+        let _seat = match caller {
+            Caller::Remote { .. } if streamed.is_aggregated() => {
+                let of = classified.get_or_init(|| server.fairness.classify(&call.user, &call.info));
+                Some(server.fairness.seat(of, 1).await?)
+            }
+            _ => None,
+        };
         let answer = tokio::select! {
             answer = streamed.answer(call, &mut parts, body) => answer?,
             () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
@@ -227,22 +236,25 @@ async fn answer_request(
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
     }
+    // Whoever only looks has nothing to say, and as upstream nobody listens: it may never end, and a watch has all the time there is.
+    let body = if matches!(info.verb, "get" | "list" | "watch" | "head") { answer::full("") } else { body };
     let is_small = body.size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
     let _room = if is_small || matches!(caller, Caller::Internal) {
         None
     } else {
         // Never closed.
-        server.large_bodies.acquire().await.ok()
+        server.large_bodies.take(&user.name, 1).await.ok()
     };
     let body = answer::read_body(body, BODY_LIMIT).await?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
     // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
-    let seat = if is_internal {
-        None
-    } else {
-        let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
-        Some(server.fairness.seat(of, width(server, &info)).await?)
+    let seated = match caller {
+        Caller::Internal => None,
+        Caller::Remote { lane, .. } => {
+            let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
+            Some(seated(server, of, &info, lane).await?)
+        }
     };
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
@@ -257,8 +269,8 @@ async fn answer_request(
     };
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
-    match seat {
-        Some(seat) if call.info.verb == "list" => result.map(|answer| fairness::until_sent(answer, seat)),
+    match seated {
+        Some((seat, long)) if call.info.verb == "list" => result.map(|answer| fairness::until_sent(answer, seat, long)),
         _ => result,
     }
 }
@@ -269,6 +281,25 @@ fn lasting(answer: Answer, session: Option<Arc<Session>>) -> Answer {
         Some(session) => sessions::until_ended(answer, session),
         None => answer,
     }
+}
+
+/// Waits for a turn. What is long to answer goes on among its kind.
+async fn seated(
+    server: &ApiServer,
+    of: &Classified,
+    info: &RequestInfo,
+    lane: &Lane,
+) -> Result<(Seat, Option<LongAnswer>), ApiError> {
+    let width = width(server, info);
+    let seat = server.fairness.seat(of, width).await?;
+    if width == 1 {
+        return Ok((seat, None));
+    }
+    let long = lane.long_answer();
+    // Here the threads change. Besides, whatever has arrived meanwhile is to ask for its seat before a thread is busy for long:
+    // otherwise those who come in numbers are served in the order in which they came, and seats are never scarce.
+    tokio::task::yield_now().await;
+    Ok((seat, Some(long)))
 }
 
 /// How many seats the request takes.

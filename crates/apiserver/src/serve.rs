@@ -1,21 +1,23 @@
 //! Listening, TLS, HTTP/1.1 and 2 on one port.
 
 mod crowd;
+mod lane;
 mod unread;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http_body::{Frame, SizeHint};
+use http::StatusCode;
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -23,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use crate::answer::{Body, BoxError};
@@ -33,12 +36,15 @@ use crowd::{Busy, Place};
 use unread::Unread;
 
 pub(crate) use crowd::Crowd;
+pub(crate) use lane::{Lane, LongAnswer, SlowThreads};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For a client to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 /// A client that takes nothing for this long, while there is something for it, is gone or hostile.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
+/// For a connection that has to go to say goodbye.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 1024;
 
 /// Binds the listeners; optional ones may be missing from the result.
@@ -82,6 +88,7 @@ pub(crate) async fn accept(
     listener: TcpListener,
     tls: Speaking,
     crowd: Arc<Crowd>,
+    slow: Arc<SlowThreads>,
     tasks: TaskTracker,
 ) {
     let stop = server.stopping();
@@ -94,7 +101,7 @@ pub(crate) async fn accept(
             Ok((stream, peer)) => {
                 let acceptor = TlsAcceptor::from(tls.load_full());
                 if let Some(place) = crowd.enter(peer.ip(), Instant::now()) {
-                    tasks.spawn(connection(Arc::clone(&server), acceptor, stream, peer.ip(), place));
+                    tasks.spawn(connection(Arc::clone(&server), acceptor, stream, peer.ip(), place, slow.lane()));
                 }
             }
             Err(error) => {
@@ -112,11 +119,13 @@ async fn connection(
     stream: TcpStream,
     address: IpAddr,
     place: Arc<Place>,
+    lane: Lane,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let handshake = acceptor.accept(Unstalled::new(stream));
+    let upgraded = Arc::default();
+    let handshake = acceptor.accept(Unstalled::new(stream, Arc::clone(&upgraded), Arc::clone(&place)));
     let stream = tokio::select! {
         done = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake) => match done {
             Ok(Ok(stream)) => stream,
@@ -133,18 +142,38 @@ async fn connection(
         .1
         .peer_certificates()
         .map(|chain| chain.iter().cloned().map(CertificateDer::into_owned).collect());
-    let caller = Caller::Remote { certificates, address };
+    let caller = Caller::Remote { certificates, address, lane: lane.clone() };
+    lane.clone().run(conversation(server, stream, caller, place, upgraded, lane)).await;
+}
+
+/// Answers what is asked on a connection, until it ends.
+async fn conversation(
+    server: Arc<ApiServer>,
+    stream: TlsStream<Unstalled>,
+    caller: Caller,
+    place: Arc<Place>,
+    upgraded: Arc<OnceLock<Busy>>,
+    lane: Lane,
+) {
     let stop = server.stopping();
     let leave = place.leave.clone();
+    let (own, address) = (lane.clone(), caller.address());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (server, caller, busy) = (Arc::clone(&server), caller.clone(), place.busy());
+        let (server, caller, busy, lane) = (Arc::clone(&server), caller.clone(), place.busy(), own.clone());
+        let place = Arc::clone(&place);
+        let upgraded = Arc::clone(&upgraded);
         let request = Unread::of(request).map(|body| body.map_err(Into::into).boxed_unsync());
         async move {
             let answer = pipeline::handle(server, request, caller).await;
-            Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, _busy: busy }))
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                // From here on it is used in another way, until it is closed.
+                let _ = upgraded.set(place.busy());
+            }
+            let long = lane.long_answer_of(answer.body().size_hint().lower());
+            Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, _busy: busy, _long: long }))
         }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(lane);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
@@ -161,9 +190,10 @@ async fn connection(
             connection.await
         }
         () = leave.cancelled() => {
-            tracing::debug!(%address, "a quiet connection is closed to make room for another");
+            tracing::debug!(?address, "a quiet connection is closed to make room for another");
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // Half a request may have come, and its other half may take a minute.
+            tokio::time::timeout(LEAVE_TIMEOUT, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = result {
@@ -176,6 +206,7 @@ async fn connection(
 struct Attended {
     body: Body,
     _busy: Busy,
+    _long: Option<LongAnswer>,
 }
 
 impl http_body::Body for Attended {
@@ -196,16 +227,20 @@ impl http_body::Body for Attended {
 }
 
 /// A stream whose peer must keep reading: a write that makes no progress for too long fails.
+///
+/// It has its connection's place among the others for as long as it is open, whatever it is used for.
 #[derive(Debug)]
 struct Unstalled {
     stream: TcpStream,
+    _upgraded: Arc<OnceLock<Busy>>,
+    _place: Arc<Place>,
     /// Runs while a write waits for the peer.
     patience: Option<Pin<Box<Sleep>>>,
 }
 
 impl Unstalled {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, patience: None }
+    fn new(stream: TcpStream, upgraded: Arc<OnceLock<Busy>>, place: Arc<Place>) -> Self {
+        Self { stream, _upgraded: upgraded, _place: place, patience: None }
     }
 
     fn check<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {

@@ -12,7 +12,7 @@ use croft_pki::front_proxy::FrontProxy;
 use croft_pki::{AgentTls, Ca, CertResolver, Secret, ServerNames, ServingCert, TokenSigner};
 use croft_store::Store;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,7 +34,9 @@ use crate::node_proxy::NodeProxy;
 use crate::openapi::OpenApi;
 use crate::quota_turns::QuotaTurns;
 use crate::release::{self, Standing, TooNew};
+use crate::serve::SlowThreads;
 use crate::sessions::{self, Sessions};
+use crate::shares::Shares;
 use crate::store_page::StoreCare;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
@@ -68,6 +70,8 @@ pub enum StartError {
     Listen { addr: SocketAddr, source: std::io::Error },
     #[error("the system has no random numbers to give")]
     Random(#[source] getrandom::Error),
+    #[error("no more threads can be started")]
+    Threads(#[source] std::io::Error),
     #[error("there is nothing to listen on")]
     NoListener,
     #[error("the objects that every server has could not be written")]
@@ -89,7 +93,7 @@ pub(crate) struct ApiServer {
     pub(crate) policies: Policies,
     pub(crate) fairness: Fairness,
     /// Large bodies that may be in memory at a time.
-    pub(crate) large_bodies: Semaphore,
+    pub(crate) large_bodies: Shares,
     pub(crate) answer_room: AnswerRoom,
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
@@ -213,6 +217,8 @@ pub struct Running {
     pub generated_password: Option<Secret>,
     server: Arc<ApiServer>,
     tasks: TaskTracker,
+    /// Until the last connection is closed.
+    _slow: Option<Arc<SlowThreads>>,
 }
 
 impl Running {
@@ -297,15 +303,23 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     tasks.spawn(web_tls::follow(Arc::clone(&server), Arc::clone(&resolver), Arc::clone(&web_tls)));
     let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
     tasks.spawn(served.renew(Arc::clone(&server)));
+    let slow = Arc::new(SlowThreads::start().map_err(StartError::Threads)?);
     let crowd = serve::Crowd::new(config.limits.connections, server.metrics.connections());
     for (index, listener) in listeners.into_iter().enumerate() {
         // Kubeconfigs lead to the first one, and trust this server's own authority.
         let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };
-        tasks.spawn(serve::accept(Arc::clone(&server), listener, tls, Arc::clone(&crowd), tasks.clone()));
+        tasks.spawn(serve::accept(
+            Arc::clone(&server),
+            listener,
+            tls,
+            Arc::clone(&crowd),
+            Arc::clone(&slow),
+            tasks.clone(),
+        ));
     }
     server.is_ready.store(true, Ordering::Release);
     tasks.spawn(own_endpoints::keep(Arc::clone(&server), addresses.clone()));
-    Ok(Running { addresses, kubeconfig, generated_password, server, tasks })
+    Ok(Running { addresses, kubeconfig, generated_password, server, tasks, _slow: Some(slow) })
 }
 
 /// Starts a server that only [`Running::local`] leads to: it listens nowhere, and `config.listen` does not matter.
@@ -314,7 +328,7 @@ pub async fn start_unheard(config: Config) -> Result<Running, StartError> {
     server.address.store(Arc::new(UNHEARD.to_owned()));
     let generated_password = first_objects(&server, config.admin_password).await?;
     server.is_ready.store(true, Ordering::Release);
-    Ok(Running { addresses: Vec::new(), kubeconfig: PathBuf::new(), generated_password, server, tasks })
+    Ok(Running { addresses: Vec::new(), kubeconfig: PathBuf::new(), generated_password, server, tasks, _slow: None })
 }
 
 async fn first_objects(server: &Arc<ApiServer>, password: Option<Secret>) -> Result<Option<Secret>, StartError> {
@@ -360,7 +374,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         sessions: Sessions::default(),
         policies: Policies::new(&cache),
         fairness: Fairness::new(&cache, config.limits.requests, flows),
-        large_bodies: Semaphore::new(MAX_LARGE_BODIES),
+        large_bodies: Shares::of(MAX_LARGE_BODIES),
         answer_room: AnswerRoom::new(config.limits.answer_bytes),
         node_proxy: NodeProxy::default(),
         webhooks,

@@ -38,6 +38,10 @@ impl Streamed {
         Self::own(info, query).or_else(|| server.aggregation.find(&info.path).map(Self::Aggregated))
     }
 
+    pub(crate) fn is_aggregated(&self) -> bool {
+        matches!(self, Self::Aggregated(_))
+    }
+
     /// Those that this server answers itself.
     fn own(info: &RequestInfo, query: &Query) -> Option<Self> {
         if info.is_resource {

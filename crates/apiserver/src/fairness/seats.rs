@@ -3,6 +3,9 @@
 //! A level has seats of its own. What it lends and does not need, others borrow, as long as all together have no more than
 //! there are and what a level does not lend stays free for it. Those who wait are served by turns: each flow has a clock that
 //! runs as long as its requests are worked on, and the one whose clock is furthest behind is next.
+//!
+//! A request that takes one seat is done before it is noticed; one that takes several is not. A quarter of a level's seats are for the
+//! former alone, so that they need not wait until one of the latter is done.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -58,6 +61,8 @@ struct Room {
 struct Level {
     share: Share,
     taken: usize,
+    /// Of those, by requests that take one.
+    narrow: usize,
     waiting: usize,
     flows: HashMap<Box<str>, Flow>,
     /// Where the clocks are of flows that come anew.
@@ -79,6 +84,8 @@ struct Flow {
 #[derive(Debug)]
 struct Waiter {
     ticket: u64,
+    /// The level's clock when it came.
+    since: f64,
     width: usize,
     schema: Box<str>,
     wake: oneshot::Sender<Result<Seat, Refused>>,
@@ -209,7 +216,13 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.seats.metrics.waits(self.level, self.schema, -1);
         if !self.is_done {
-            self.seats.room.lock().forget(self.level, self.flow, self.ticket);
+            let calls = {
+                let mut room = self.seats.room.lock();
+                room.forget(self.level, self.flow, self.ticket);
+                // It may have been in the way of others, for whom there is room.
+                room.next(self.seats)
+            };
+            call(calls);
         }
     }
 }
@@ -227,8 +240,9 @@ impl Room {
         };
         let width = level.fitting(width);
         let waits_already = level.waiting > 0;
-        if !waits_already && self.has_room(name, width) {
-            return Entered::Seated(self.seat(seats, name, schema, flow, width));
+        if !waits_already && (self.has_room(name, width) || level.has_narrow_seat(width)) {
+            let floor = level.clock;
+            return Entered::Seated(self.seat(seats, name, (schema, flow), width, floor));
         }
         self.ticket += 1;
         let ticket = self.ticket;
@@ -247,16 +261,21 @@ impl Room {
             evicted.push((last.wake, Err(Refused::QueueFull)));
         }
         let (wake, turn) = oneshot::channel();
-        level.flow(flow).waiting.push_back(Waiter { ticket, width, schema: schema.into(), wake });
+        let since = level.clock;
+        level.flow(flow).waiting.push_back(Waiter { ticket, since, width, schema: schema.into(), wake });
         level.waiting += 1;
-        Entered::Waits((ticket, turn), evicted)
+        // There may be a seat for it all the same.
+        let mut calls = self.next(seats);
+        calls.append(&mut evicted);
+        Entered::Waits((ticket, turn), calls)
     }
 
     /// Whether a level may take so many seats more.
     fn has_room(&self, name: &str, width: usize) -> bool {
         let Some(level) = self.levels.get(name) else { return true };
-        let wanted = level.taken + width;
-        if self.taken + width > self.total {
+        let kept_free = if width > 1 { level.free_narrow_seats() } else { 0 };
+        let wanted = level.taken + kept_free + width;
+        if self.taken + kept_free + width > self.total {
             // A wide request of a level that has nothing yet comes through all the same, so that it comes at all.
             return level.taken == 0 && self.taken < self.total;
         }
@@ -265,19 +284,24 @@ impl Room {
         }
         let others = self.levels.iter().filter(|(other, _)| &***other != name);
         let kept: usize = others.map(|(_, other)| other.kept().saturating_sub(other.taken)).sum();
-        wanted <= level.share.nominal + level.share.borrowable && self.taken + width + kept <= self.total
+        wanted <= level.share.nominal + level.share.borrowable && self.taken + kept_free + width + kept <= self.total
     }
 
-    fn seat(&mut self, seats: &Arc<Seats>, name: &str, schema: &str, flow: &str, width: usize) -> Seat {
+    /// A seat for a flow whose clock is at `floor` at the least: nobody saves up for later what they leave to others now.
+    fn seat(&mut self, seats: &Arc<Seats>, name: &str, of: (&str, &str), width: usize, floor: f64) -> Seat {
+        let (schema, flow) = of;
         let Some(level) = self.levels.get_mut(name) else {
             return Seat { seats: Arc::clone(seats), held: None };
         };
         self.taken += width;
         level.taken += width;
-        let charged = level.usual * seconds_of(width);
+        level.narrow += usize::from(width == 1);
+        let charged = level.charge(width);
         let running = level.flow(flow);
-        running.clock += charged;
+        let clock = running.clock.max(floor);
+        running.clock = clock + charged;
         running.running += 1;
+        level.clock = level.clock.max(clock);
         seats.metrics.runs(name, schema, 1);
         let (level, flow, schema) = (name.into(), flow.into(), schema.into());
         Seat {
@@ -290,6 +314,7 @@ impl Room {
         self.taken -= held.width;
         let Some(level) = self.levels.get_mut(&held.level) else { return };
         level.taken -= held.width;
+        level.narrow -= usize::from(held.width == 1);
         let took = took.as_secs_f64();
         level.usual += (took - level.usual) * RECENT;
         if let Some(flow) = level.flows.get_mut(&held.flow) {
@@ -313,7 +338,8 @@ impl Room {
                 waiting.map(|(name, level)| (level.taken >= level.share.nominal, name.clone())).collect();
             names.sort_unstable();
             let Some((level, flow, waiter)) = names.into_iter().find_map(|(_, name)| self.turn(name)) else { break };
-            let seat = self.seat(seats, &level, &waiter.schema, &flow, waiter.width);
+            let floor = self.levels.get(&level).map_or(0.0, |level| level.earliest(&waiter));
+            let seat = self.seat(seats, &level, (&waiter.schema, &flow), waiter.width, floor);
             calls.push((waiter.wake, Ok(seat)));
         }
         calls
@@ -322,21 +348,25 @@ impl Room {
     /// The one of a level whose turn it is, if there is room.
     fn turn(&mut self, name: Box<str>) -> Option<(Box<str>, Box<str>, Waiter)> {
         let level = self.levels.get(&name)?;
-        let waiting = level.flows.iter().filter_map(|(flow, state)| Some((state.clock, state.waiting.front()?, flow)));
+        let waiting = || {
+            level.flows.iter().filter_map(|(flow, state)| {
+                let first = state.waiting.front()?;
+                Some((state.clock.max(level.earliest(first)), first, flow))
+            })
+        };
         // Of those that are equally far behind, whoever came first.
         let in_turn = |(a, first, _): &(f64, &Waiter, _), (b, second, _): &(f64, &Waiter, _)| {
             a.total_cmp(b).then(first.ticket.cmp(&second.ticket))
         };
-        let (_, first, flow) = waiting.min_by(in_turn)?;
-        let (width, flow) = (first.width, flow.clone());
-        if !self.has_room(&name, width) {
-            return None;
+        let mut next = waiting().min_by(in_turn)?;
+        if !self.has_room(&name, next.1.width) {
+            next = waiting().filter(|(_, first, _)| level.has_narrow_seat(first.width)).min_by(in_turn)?;
         }
+        let flow = next.2.clone();
         let level = self.levels.get_mut(&name)?;
         let state = level.flows.get_mut(&flow)?;
         let waiter = state.waiting.pop_front()?;
         level.waiting -= 1;
-        level.clock = level.clock.max(state.clock);
         Some((name, flow, waiter))
     }
 
@@ -354,17 +384,41 @@ impl Room {
 
 impl Level {
     fn new(share: Share) -> Self {
-        Self { share, taken: 0, waiting: 0, flows: HashMap::new(), clock: 0.0, usual: 0.001, is_gone: false }
+        Self { share, taken: 0, narrow: 0, waiting: 0, flows: HashMap::new(), clock: 0.0, usual: 0.001, is_gone: false }
     }
 
     /// What it does not lend.
     fn kept(&self) -> usize {
-        self.share.nominal - self.share.lendable.min(self.share.nominal)
+        let kept = self.share.nominal - self.share.lendable.min(self.share.nominal);
+        kept.max(self.narrow_seats())
+    }
+
+    /// Those that only requests take that take one.
+    fn narrow_seats(&self) -> usize {
+        if self.share.nominal > 1 { self.share.nominal.div_ceil(4) } else { 0 }
+    }
+
+    fn free_narrow_seats(&self) -> usize {
+        self.narrow_seats().saturating_sub(self.narrow)
+    }
+
+    fn has_narrow_seat(&self, width: usize) -> bool {
+        width == 1 && self.free_narrow_seats() > 0
+    }
+
+    /// What a request is likely to take, in seconds of seats.
+    fn charge(&self, width: usize) -> f64 {
+        self.usual * seconds_of(width)
+    }
+
+    /// Where the clock is at the least of a flow whose turn it is with this one: just ahead of those that were served when it came.
+    fn earliest(&self, waiter: &Waiter) -> f64 {
+        waiter.since - self.charge(waiter.width)
     }
 
     /// No request is so wide that it could never be seated.
     fn fitting(&self, width: usize) -> usize {
-        width.clamp(1, self.share.nominal.max(1))
+        width.clamp(1, (self.share.nominal - self.narrow_seats()).max(1))
     }
 
     fn is_in_use(&self) -> bool {

@@ -17,12 +17,13 @@ use tokio::task::AbortHandle;
 
 use super::seats::Seat;
 use crate::answer::{self, Answer, BoxError};
+use crate::serve::LongAnswer;
 
 /// Time enough for a server that is busy to send what a client reads at once.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// The answer, with a seat that is given back when it is sent.
-pub(crate) fn until_sent(answer: Answer, seat: Seat) -> Answer {
+/// The answer, with a seat that is given back when it is sent. It counts as a long one until then.
+pub(crate) fn until_sent(answer: Answer, seat: Seat, long: Option<LongAnswer>) -> Answer {
     if answer.body().is_end_stream() {
         return answer;
     }
@@ -33,7 +34,7 @@ pub(crate) fn until_sent(answer: Answer, seat: Seat) -> Answer {
         tokio::time::sleep(LONGEST).await;
         drop(held.lock().take());
     });
-    Answer::from_parts(parts, Seated { body, seat, leaving: leaving.abort_handle() }.boxed_unsync())
+    Answer::from_parts(parts, Seated { body, seat, leaving: leaving.abort_handle(), _long: long }.boxed_unsync())
 }
 
 #[derive(Debug)]
@@ -41,6 +42,7 @@ struct Seated {
     body: answer::Body,
     seat: Arc<Mutex<Option<Seat>>>,
     leaving: AbortHandle,
+    _long: Option<LongAnswer>,
 }
 
 impl Body for Seated {
@@ -85,7 +87,7 @@ mod tests {
         let one = Share { nominal: 1, lendable: 0, borrowable: 0, waiting: Waiting { in_a_flow: 10, in_all: 10 } };
         seats.arrange([("level".into(), one)].into());
         let seat = seats.take("level", "schema", "flow", 1).await.unwrap();
-        (Arc::clone(&seats), until_sent(answer::text(200, "what was asked for"), seat))
+        (Arc::clone(&seats), until_sent(answer::text(200, "what was asked for"), seat, None))
     }
 
     async fn is_free(seats: &Arc<Seats>) -> bool {

@@ -137,18 +137,29 @@ fn who_goes_away_leaves_no_place_behind() {
 }
 
 #[test]
-fn wide_requests_take_several_seats_but_never_more_than_there_are() {
-    let seats = room(&[("one", share(4, 0, 0))]);
-    let wide = seated(&mut ask(&seats, "one", "a", 3));
+fn wide_requests_take_several_seats_but_never_more_than_there_are_for_them() {
+    let seats = room(&[("one", share(8, 0, 0))]);
+    let wide = seated(&mut ask(&seats, "one", "a", 5));
     let mut another = ask(&seats, "one", "b", 10);
     assert!(waits(&mut another));
-    let mut narrow = ask(&seats, "one", "c", 1);
-    assert!(waits(&mut narrow), "nobody passes one who waits");
+    // A quarter is for narrow ones, who pass those for whom there is no room.
+    let _narrow = [seated(&mut ask(&seats, "one", "c", 1)), seated(&mut ask(&seats, "one", "c", 1))];
+    let mut third = ask(&seats, "one", "c", 1);
+    assert!(waits(&mut third), "the others are not for them, as long as one waits");
     drop(wide);
-    let four = seated(&mut another);
-    assert!(waits(&mut narrow));
-    drop(four);
-    let _narrow = seated(&mut narrow);
+    let six = seated(&mut another);
+    assert!(waits(&mut third));
+    drop(six);
+    let _third = seated(&mut third);
+}
+
+#[test]
+fn seats_for_narrow_requests_are_not_lent() {
+    let seats = room(&[("lender", share(4, 4, 0)), ("borrower", share(2, 0, 10))]);
+    let _wide = seated(&mut ask(&seats, "borrower", "a", 1));
+    let _more: Vec<Seat> = (0..4).map(|_| seated(&mut ask(&seats, "borrower", "a", 1))).collect();
+    assert!(waits(&mut ask(&seats, "borrower", "a", 1)));
+    let _own = seated(&mut ask(&seats, "lender", "b", 1));
 }
 
 #[test]
@@ -162,4 +173,60 @@ fn a_level_that_is_gone_is_forgotten_when_its_last_request_ends() {
     drop(seated(&mut waiting));
     let room = seats.room.lock();
     assert_eq!((room.taken, room.levels.len(), room.total), (0, 1, 2));
+}
+
+/// Gives a seat back as if it had been taken that long ago.
+fn finish(mut seat: Seat, took: Duration) {
+    seat.held.as_mut().unwrap().since -= took;
+}
+
+#[test]
+fn nobody_saves_up_what_they_leave_to_others() {
+    const SHORT: Duration = Duration::from_secs(1);
+    const LONG: Duration = Duration::from_secs(100);
+    let seats = room(&[("one", share(4, 0, 0))]);
+    // For long, one flow does little and another one much. Neither is ever in the other's way, and the first one never idle.
+    let mut modest = seated(&mut ask(&seats, "one", "modest", 1));
+    for _ in 0..20 {
+        let busy = [(); 2].map(|()| seated(&mut ask(&seats, "one", "busy", 1)));
+        let next = seated(&mut ask(&seats, "one", "modest", 1));
+        finish(std::mem::replace(&mut modest, next), SHORT);
+        busy.map(|seat| finish(seat, LONG));
+    }
+    // Then both want all there is.
+    let mut held: VecDeque<Seat> = (0..3).map(|_| seated(&mut ask(&seats, "one", "busy", 1))).collect();
+    let mut turns: Vec<(&str, Turn)> = ["modest", "busy"]
+        .into_iter()
+        .flat_map(|flow| (0..8).map(move |_| flow))
+        .map(|flow| (flow, ask(&seats, "one", flow, 1)))
+        .collect();
+    assert!(turns.iter_mut().all(|(_, turn)| waits(turn)));
+    let mut order = Vec::new();
+    for _ in 0..8 {
+        finish(held.pop_front().unwrap(), LONG);
+        let (place, seat) = turns
+            .iter_mut()
+            .enumerate()
+            .find_map(|(place, (_, turn))| match look(turn) {
+                Poll::Ready(seat) => Some((place, seat.unwrap())),
+                Poll::Pending => None,
+            })
+            .unwrap();
+        held.push_back(seat);
+        order.push(turns.remove(place).0);
+    }
+    let busy = order.iter().filter(|flow| **flow == "busy").count();
+    assert!((2..=6).contains(&busy), "{order:?}");
+}
+
+#[test]
+fn who_goes_away_is_in_nobodys_way() {
+    let seats = room(&[("one", share(4, 0, 0))]);
+    let _running = seated(&mut ask(&seats, "one", "a", 2));
+    let mut wide = ask(&seats, "one", "b", 3);
+    let mut narrow = ask(&seats, "one", "c", 1);
+    let _passed = seated(&mut ask(&seats, "one", "c", 1));
+    assert!(waits(&mut wide) && waits(&mut narrow));
+    drop(wide);
+    let _narrow = seated(&mut narrow);
 }
