@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
 const MARKER: &str = "Tr0ub4dor-and-3-horses";
+const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
+const COPY: &str = "a-copy-of-what-is-secret";
 
 fn secret(name: &str, value: &str) -> Value {
     json!({"metadata": {"name": name}, "stringData": {"password": value}})
@@ -102,7 +104,8 @@ async fn nothing_on_the_disk_tells_a_secret() {
     // For administrators alone.
     assert_eq!(server.anonymous().expect("a client").get(ENCRYPTION).await.expect("an answer").status, 403);
     let told = status(&client).await;
-    assert_eq!((&told["resources"], &told["isSettled"]), (&json!(["secrets"]), &json!(true)), "{told}");
+    let kinds = json!(["secrets", "virtualmachinebackups.harvesterhci.io"]);
+    assert_eq!((&told["resources"], &told["isSettled"]), (&kinds, &json!(true)), "{told}");
     assert!(!told.to_string().contains("secret\":"), "{told}");
     let first = settled(&client).await;
 
@@ -231,13 +234,30 @@ async fn what_was_stored_plain_is_encrypted_and_back() {
     let answer = client.post(&format!("{ENCRYPTION}/rotate"), &json!({})).await.expect("an answer");
     assert_eq!(answer.status, 409, "{}", answer.text());
 
+    server.kill().expect("killed");
+    // What backups of machines have of Secrets is no less one.
+    let copies = json!([{"name": "s", "data": {"k": BASE64_STANDARD.encode(COPY)}}]);
+    let backup = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup",
+        "metadata": {"name": "b", "namespace": "default", "uid": "1ad26d0c-0c9c-4d52-a1f4-56a3a3f6b7c1",
+        "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"type": "backup", "source": {"apiGroup": "kubevirt.io",
+        "kind": "VirtualMachine", "name": "gone"}}, "status": {"readyToUse": true, "secretBackups": copies}});
+    raw(&server, async |store| {
+        let (key, value) = ("registry/harvesterhci.io/virtualmachinebackups/default/b".to_owned(), backup.to_string());
+        let ops = vec![Op::Put { key, value: value.into(), lease: None }];
+        store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    })
+    .await;
+    assert!(!files_with(&dir, COPY).is_empty());
+
     std::fs::write(&config, "encrypt-resources: [secrets, configmaps]\n").expect("the file is written");
     server.restart().await.expect("it starts");
     let client = server.client().expect("a client");
     settled(&client).await;
     assert_eq!(value_of(&client, "s7").await, MARKER);
+    let found = client.get(&format!("{BACKUPS}/b")).await.expect("an answer").ok().expect("it is there");
+    assert_eq!(found["status"]["secretBackups"], copies, "{found}");
     eventually("nothing is left of it", async || -> Result<()> {
-        let found = files_with(&dir, MARKER);
+        let found = [files_with(&dir, MARKER), files_with(&dir, COPY)].concat();
         ensure!(found.is_empty(), "{found:?}");
         Ok(())
     })
