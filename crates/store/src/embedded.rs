@@ -44,8 +44,9 @@ use tokio::sync::oneshot;
 
 pub use compaction::Retention;
 pub use inspect::check;
+pub use lock::DirLock;
 pub use moved::{Moved, mark_moved, moved, origin};
-pub use restore::{AHEAD, Restoring};
+pub use restore::{AHEAD, Restoring, after_restoring};
 pub use salvage::{Salvaged, salvage};
 
 use crate::stats::Counters;
@@ -57,7 +58,6 @@ use crate::{
 use compaction::{Schedule, Sweeper};
 use health::Health;
 use leases::Leases;
-use lock::DirLock;
 use queue::{Command, Queue, closed};
 use read::Readers;
 use watch::Watchers;
