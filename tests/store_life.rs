@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::made;
+use croft_store::embedded::DirLock;
+use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Gate, Passage};
 use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -313,7 +315,56 @@ async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
     assert_eq!(written, acknowledged, "every write that was acknowledged has moved, and no other");
     let newer = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newer"}})).await;
     assert!(version(&newer) > newest);
-    // And nothing is put over what is there.
-    let refused = moved(&dir, &url, "etcd").await;
-    assert!(!refused.status.success() && said(&refused).contains("were moved to"), "{}", said(&refused));
+    // And into the same etcd again, in which nothing is that is not of the past.
+    let busy = moved(&dir, &url, "etcd").await;
+    assert!(!busy.status.success() && said(&busy).contains("the server must not run"), "{}", said(&busy));
+    let before = contents(&client).await;
+    server.kill().expect("killed");
+    migrate_under_fire(&dir, &url, "etcd").await;
+    server.restart_with(&etcd_args).await.expect("it starts on etcd");
+    let client = server.client().expect("a client");
+    assert_eq!(contents(&client).await, before);
+    let newest = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newest"}})).await;
+    assert!(version(&newest) > version(&newer), "{newest} after {newer}");
+}
+
+/// What the other end of a move is called that was cut short.
+async fn shut(etcd: &croft_store::Etcd, passage: Passage, dir: &Path) {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_lowercase();
+    let other = format!("{} on {}", dir.display(), host.replace('_', "-"));
+    let gate = Gate { passage, id: "1".to_owned(), other, when: "today".to_owned() };
+    assert!(etcd.set_gate(None, Some(&gate)).await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_is_given_up_only_when_nobody_is_at_it() {
+    let etcd = Etcd::start().await.expect("etcd starts");
+    let url = etcd.url.clone();
+    let options = EtcdOptions { endpoints: vec![url.clone()], ..EtcdOptions::default() };
+    let mover = croft_store::Etcd::connect_past_gate(options).await.expect("etcd answers");
+    let place = tempfile::tempdir().expect("a directory");
+    let dir = place.path().join("store");
+    let abort = async |to: &str| migrate(place.path(), &url, to).arg("--abort").output().await.expect("it runs");
+    drop(Embedded::open(&dir, EmbeddedOptions::default()).expect("a store"));
+
+    // As long as the command is there it holds its lock.
+    shut(&mover, Passage::Arriving, place.path()).await;
+    let at_it = DirLock::take(&dir).expect("the lock");
+    let refused = abort("etcd").await;
+    assert!(!refused.status.success() && said(&refused).contains("while the command runs"), "{}", said(&refused));
+    assert!(mover.gate().await.expect("an answer").is_some(), "the gate is still shut");
+    drop(at_it);
+    let done = abort("etcd").await;
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(mover.gate().await.expect("an answer").is_none());
+
+    shut(&mover, Passage::Leaving, place.path()).await;
+    let at_it = DirLock::beside(&dir).expect("the lock");
+    let refused = abort("embedded").await;
+    assert!(!refused.status.success() && said(&refused).contains("while the command runs"), "{}", said(&refused));
+    assert!(mover.gate().await.expect("an answer").is_some(), "the gate is still shut");
+    drop(at_it);
+    let done = abort("embedded").await;
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(mover.gate().await.expect("an answer").is_none());
 }

@@ -45,7 +45,7 @@ use tokio::sync::oneshot;
 pub use compaction::Retention;
 pub use inspect::check;
 pub use lock::DirLock;
-pub use moved::{Moved, mark_moved, moved, origin};
+pub use moved::{Moved, mark_arrived, mark_moved, moved, origin};
 pub use restore::{AHEAD, Restoring, after_restoring};
 pub use salvage::{Salvaged, salvage};
 

@@ -15,7 +15,7 @@ use croft_meta::Revision;
 use rusqlite::Connection;
 
 use super::lock::DirLock;
-use super::moved::ORIGIN;
+use super::moved::{ARRIVING, ORIGIN, moved};
 use super::schema::{self, COMPACTED, SWEPT};
 use crate::contents::{Contents, Summing};
 use crate::{Error, LeaseId, Record, Result};
@@ -46,7 +46,9 @@ pub struct Restoring {
     aside: PathBuf,
     saved: Revision,
     /// Nobody else fills it meanwhile.
-    lock: DirLock,
+    lock: Option<DirLock>,
+    /// What a store of the past in its place is called from then on.
+    past: Option<PathBuf>,
     /// How many records there are of each revision: they were written together.
     positions: HashMap<Revision, usize>,
 }
@@ -56,21 +58,40 @@ impl Restoring {
     pub fn begin(dir: &Path, revision: Revision) -> Result<Self> {
         let lock = DirLock::beside(dir)?;
         if dir.exists() {
-            let reason = format!("there is a store in {} already; move it away first", dir.display());
-            return Err(Error::Invalid { reason });
+            return Err(in_the_way(dir));
         }
+        Self::make(dir, revision, Some(lock), None)
+    }
+
+    /// For a move, whose end [`Self::finish_move`] is: a store that was left may be there, and is kept as `past`. The caller holds
+    /// [`DirLock::beside`].
+    pub fn begin_move(dir: &Path, revision: Revision, past: PathBuf) -> Result<Self> {
+        if dir.exists() && moved(dir)?.is_none() {
+            return Err(in_the_way(dir));
+        }
+        Self::make(dir, revision, None, Some(past))
+    }
+
+    /// Removes what was begun and not finished. The caller holds [`DirLock::beside`].
+    pub fn discard(dir: &Path) -> Result<()> {
         let aside = dir.with_added_extension("restoring");
-        if aside.exists() {
-            fs::remove_dir_all(&aside).map_err(|source| Error::Engine {
-                context: format!("cannot remove {}", aside.display()),
-                source: source.into(),
-            })?;
+        if !aside.exists() {
+            return Ok(());
         }
+        fs::remove_dir_all(&aside).map_err(|source| Error::Engine {
+            context: format!("cannot remove {}", aside.display()),
+            source: source.into(),
+        })
+    }
+
+    fn make(dir: &Path, revision: Revision, lock: Option<DirLock>, past: Option<PathBuf>) -> Result<Self> {
+        Self::discard(dir)?;
+        let aside = dir.with_added_extension("restoring");
         super::make_dir(&aside)?;
         let path = aside.join(schema::FILE);
         let connection = schema::open_writer(&path)?;
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| schema::open_error(&path, &error))?;
-        Ok(Self { connection, dir: dir.to_owned(), aside, saved: revision, lock, positions: HashMap::new() })
+        Ok(Self { connection, dir: dir.to_owned(), aside, saved: revision, lock, past, positions: HashMap::new() })
     }
 
     /// A lease for [`Self::add_leased`]. Its time begins when the store is opened.
@@ -108,7 +129,7 @@ impl Restoring {
     }
 
     /// The same as the end of the move `id`: what is on the disk is read once more and compared with what it should be, and the
-    /// move is written down beside it.
+    /// move is written down beside it. Nobody can open it before [`super::mark_arrived`].
     pub fn finish_move(self, id: &str, expected: &Contents) -> Result<()> {
         let newest = Revision(self.saved.0.saturating_add(AHEAD));
         self.finish_if(newest, |aside| {
@@ -118,6 +139,7 @@ impl Restoring {
                 return Err(Error::Invalid { reason });
             }
             let write = || -> std::io::Result<()> {
+                fs::File::create(aside.join(ARRIVING))?.sync_all()?;
                 let mut file = fs::File::create(aside.join(ORIGIN))?;
                 file.write_all(id.as_bytes())?;
                 file.sync_all()
@@ -137,11 +159,11 @@ impl Restoring {
             self.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE")
         };
         end().map_err(|error| self.failed(&error))?;
-        let Self { connection, dir, aside, lock: _lock, .. } = self;
+        let Self { connection, dir, aside, past, lock: _lock, .. } = self;
         connection.close().map_err(|(_, error)| schema::open_error(&aside, &error))?;
         check(&aside)?;
         schema::sync_directory(&aside.join(schema::FILE))?;
-        fs::rename(&aside, &dir).map_err(|source| Error::Engine {
+        put_in_place(&aside, &dir, past.as_deref()).map_err(|source| Error::Engine {
             context: format!("cannot make {}", dir.display()),
             source: source.into(),
         })?;
@@ -151,6 +173,22 @@ impl Restoring {
     fn failed(&self, error: &rusqlite::Error) -> Error {
         schema::open_error(&self.aside.join(schema::FILE), error)
     }
+}
+
+fn in_the_way(dir: &Path) -> Error {
+    Error::Invalid { reason: format!("there is a store in {} already; move it away first", dir.display()) }
+}
+
+/// What is there changes places with it, so that at no moment nothing is there: whoever opened the store then would make an empty
+/// one. Not all file systems can do that.
+fn put_in_place(aside: &Path, dir: &Path, past: Option<&Path>) -> std::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let Some(past) = past.filter(|_| dir.exists()) else { return fs::rename(aside, dir) };
+    if renameat_with(CWD, aside, CWD, dir, RenameFlags::EXCHANGE).is_ok() {
+        return fs::rename(aside, past);
+    }
+    fs::rename(dir, past)?;
+    fs::rename(aside, dir)
 }
 
 /// Of a file that has no history.
@@ -224,6 +262,32 @@ mod tests {
         }
         assert!(after_restoring(Revision(7), u64::MAX).0 < 1 << 47);
         assert_eq!(after_restoring(Revision(7), 0), Revision(7 + AHEAD));
+    }
+
+    #[test]
+    fn a_moved_store_is_not_opened_before_the_other_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let (dir, past) = (place.path().join("store"), place.path().join("store.moved"));
+        // One that is there is in the way, unless it was left.
+        fs::create_dir(&dir).unwrap();
+        let begin = || Restoring::begin_move(&dir, Revision(5), past.clone());
+        assert!(matches!(begin(), Err(Error::Invalid { .. })));
+        let left = crate::embedded::Moved { id: "1".to_owned(), to: "etcd".to_owned(), when: "then".to_owned() };
+        crate::embedded::mark_moved(&dir, &left).unwrap();
+        let mut restoring = begin().unwrap();
+        restoring.add(&record("a", 1)).unwrap();
+        let mut expected = Summing::default();
+        expected.add(b"a", b"{}");
+        // Until then it stays, so that nobody makes an empty one in its place.
+        assert_eq!(moved(&dir).unwrap(), Some(left));
+        restoring.finish_move("2", &expected.contents()).unwrap();
+        assert!(past.join("moved.json").exists());
+        assert_eq!(crate::embedded::origin(&dir).as_deref(), Some("2"));
+        let refused = Embedded::open(&dir, EmbeddedOptions::default()).unwrap_err();
+        assert!(croft_meta::Chain(&refused).to_string().contains("not to be used yet"), "{refused}");
+        crate::embedded::mark_arrived(&dir).unwrap();
+        crate::embedded::mark_arrived(&dir).unwrap();
+        drop(Embedded::open(&dir, EmbeddedOptions::default()).unwrap());
     }
 
     #[test]
