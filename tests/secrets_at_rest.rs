@@ -361,6 +361,16 @@ async fn what_cannot_be_read_is_said_clearly_and_stops_nothing_else() {
     let said = croft_ok(&server, &["secrets", "status"]).await.expect("told");
     assert!(said.contains("2 cannot be read") && said.contains("secrets default/damaged"), "{said}");
 
+    // A saved state says what it lacks.
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("state.gz");
+    let file = file.to_str().expect("a path");
+    let saved = croft(&server, &["state", "save", file]).await.expect("it runs");
+    let why = String::from_utf8_lossy(&saved.stderr).into_owned();
+    assert!(!saved.status.success() && why.contains("2 objects could not be read and are not in it"), "{why}");
+    let about = croft_ok(&server, &["state", "inspect", file, "-o", "json"]).await.expect("it is kept");
+    assert!(about.contains("\"unreadable\": 2"), "{about}");
+
     // Away with them, for those who say that they mean it.
     let path = |name: &str| format!("{SECRETS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true");
     assert_eq!(client.delete(&format!("{SECRETS}/damaged")).await.expect("an answer").status, 500);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::made;
 use croft_store::embedded::DirLock;
-use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Gate, Passage};
+use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Gate, Op, Passage, Store, Txn};
 use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -43,6 +43,20 @@ async fn make_due(client: &Client) {
     let patch = json!({"metadata": {"annotations": {ANNOTATION: told.to_string()}}});
     let patched = client.patch(LEASE, "merge-patch", &patch).await.expect("an answer");
     assert_eq!(patched.status, 200, "{}", patched.text());
+}
+
+async fn saved_after(server: &Croft, before: Value) -> Value {
+    eventually("a state is saved", async || {
+        let told = schedule(server).await;
+        let saved = told["lastSuccess"].clone();
+        if saved.is_object() && saved != before { Ok(told) } else { Err(told.to_string()) }
+    })
+    .await
+}
+
+/// How an object is deleted that nobody can read.
+fn unreadable(name: &str) -> String {
+    format!("{SECRETS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true")
 }
 
 fn states(target: &Path, cluster: &str) -> Vec<String> {
@@ -80,15 +94,7 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
     server.kill().expect("killed");
     server.restart().await.expect("it starts");
     let client = server.client().expect("a client");
-    let saved_after = async |before: Value| {
-        eventually("a state is saved", async || {
-            let told = schedule(&server).await;
-            let saved = told["lastSuccess"].clone();
-            if saved.is_object() && saved != before { Ok(told) } else { Err(told.to_string()) }
-        })
-        .await
-    };
-    let first = saved_after(Value::Null).await;
+    let first = saved_after(&server, Value::Null).await;
     assert!(first["lastSuccess"]["objects"].as_u64().is_some_and(|count| count > 50), "{first}");
     assert!(first["next"].as_str().is_some_and(|next| next > "2026"), "{first}");
     assert_eq!(states(&target, &cluster), [first["lastSuccess"]["name"].as_str().expect("a name")]);
@@ -119,19 +125,52 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
 
     // Two more; the second of all is damaged, and takes nobody's place.
     make_due(&client).await;
-    let second = saved_after(first["lastSuccess"].clone()).await;
+    let second = saved_after(&server, first["lastSuccess"].clone()).await;
     assert_eq!(second["failuresInARow"], 0, "{second}");
     let name = second["lastSuccess"]["name"].as_str().expect("a name");
     std::fs::write(target.join("croft/states").join(&cluster).join(name).join("part-00000"), b"rot").expect("a file");
     make_due(&client).await;
-    let third = saved_after(second["lastSuccess"].clone()).await;
+    let third = saved_after(&server, second["lastSuccess"].clone()).await;
     assert_eq!(states(&target, &cluster).len(), 3, "the first is still needed");
     make_due(&client).await;
-    let fourth = saved_after(third["lastSuccess"].clone()).await;
+    let fourth = saved_after(&server, third["lastSuccess"].clone()).await;
     let names = [&third, &fourth].map(|told| told["lastSuccess"]["name"].as_str().expect("a name").to_owned());
     eventually("what is older goes", async || {
         let found = states(&target, &cluster);
         if found == names { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+
+    // One that lacks something is kept and told of, and nothing older goes for it.
+    made(&client, SECRETS, &json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}})).await;
+    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    let store = Embedded::open(&server.data_dir().join("store"), EmbeddedOptions::default()).expect("a store");
+    let sealed = store.get("registry/core/secrets/default/s").await.expect("read").expect("it is there").value;
+    let key = "registry/core/secrets/default/elsewhere".to_owned();
+    let ops = vec![Op::Put { key, value: sealed, lease: None }];
+    store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    store.close().await.expect("closed");
+    server.restart().await.expect("it starts");
+    let client = server.client().expect("a client");
+    for failures in [1, 2] {
+        make_due(&client).await;
+        let told = eventually("what is missing is told", async || {
+            let told = schedule(&server).await;
+            if told["failuresInARow"] == failures { Ok(told) } else { Err(told.to_string()) }
+        })
+        .await;
+        let why = told["lastError"]["message"].as_str().expect("why");
+        assert!(why.contains("1 objects could not be read and are not in it"), "{why}");
+        let found = states(&target, &cluster);
+        assert_eq!((found.len(), &found[..2]), (3, &names[..]), "one that lacks it, and both that do not");
+    }
+    client.delete(&unreadable("elsewhere")).await.expect("an answer").ok().expect("deleted");
+    make_due(&client).await;
+    let mended = saved_after(&server, fourth["lastSuccess"].clone()).await;
+    let last = mended["lastSuccess"]["name"].as_str().expect("a name").to_owned();
+    eventually("only what has everything stays", async || {
+        let found = states(&target, &cluster);
+        if found == [names[1].clone(), last.clone()] { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await;
 

@@ -86,7 +86,14 @@ pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
 async fn save(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
     let Some(file) = &args.file else { return save_to_target(client, args).await };
     let about = fetch(client, file).await?;
-    print(&format!("{}: {}\n", file.display(), about.words()))
+    print(&format!("{}: {}\n", file.display(), about.words()))?;
+    complain(&about)
+}
+
+/// Of what is not in it, so that scripts notice. What there is stays.
+fn complain(about: &saved::About) -> Result<(), Failure> {
+    let Some(lack) = about.lack() else { return Ok(()) };
+    Err(anyhow!("{lack}; it is kept all the same, and \"croft secrets status\" tells which they are").into())
 }
 
 /// From the server into a file that only its owner can read, and that is whole.
@@ -120,6 +127,8 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
     if opened.keys.current().is_none() {
         eprintln!("it has the keys and all Secrets of the cluster in it, not encrypted; --key-file FILE encrypts it");
     }
+    // The last one that has everything is not to go for one that has not.
+    complain(&about)?;
     if let Some(keep) = args.keep {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         let retained = opened.store.retain_states(&kept.cluster, keep, &opened.keys).await;

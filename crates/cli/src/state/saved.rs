@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 pub(super) struct About {
     pub(super) head: Head,
     pub(super) records: u64,
+    /// Objects that could not be read when it was saved, and are not in it.
+    pub(super) unreadable: u64,
     /// By the names in the data directory.
     pub(super) files: BTreeMap<String, String>,
 }
@@ -20,16 +22,26 @@ pub(super) struct About {
 impl About {
     pub(super) fn words(&self) -> String {
         let Head { version, cluster, saved, revision, .. } = &self.head;
-        format!(
+        let mut told = format!(
             "{} objects and {} files of cluster {cluster} at revision {revision}, saved {saved} by croft {version}",
             self.records,
             self.files.len()
-        )
+        );
+        if let Some(lack) = self.lack() {
+            told = format!("{told}; {lack}");
+        }
+        told
+    }
+
+    /// What is to be said of one that has not all objects.
+    pub(super) fn lack(&self) -> Option<String> {
+        let Self { unreadable, .. } = self;
+        (*unreadable > 0).then(|| format!("{unreadable} objects could not be read and are not in it"))
     }
 
     pub(super) fn document(&self) -> Value {
         let files: Vec<&String> = self.files.keys().collect();
-        let mut document = json!({ "objects": self.records, "files": files });
+        let mut document = json!({ "objects": self.records, "unreadable": self.unreadable, "files": files });
         if let (Value::Object(document), Ok(Value::Object(head))) = (&mut document, serde_json::to_value(&self.head)) {
             document.extend(head);
         }
@@ -65,7 +77,7 @@ pub(super) fn read(
             }
         }
     }
-    Ok(About { head: reader.head().clone(), records, files })
+    Ok(About { head: reader.head().clone(), records, unreadable: reader.unreadable(), files })
 }
 
 /// Directly in `pki/`.

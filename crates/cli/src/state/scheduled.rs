@@ -114,6 +114,15 @@ impl Scheduled {
         claim.schedule.writing.clone_from(&state.name);
         let kept = holding(claim, write(&opened, state, &file)).await??;
         claim.schedule.writing.clear();
+        let incomplete = std::mem::take(&mut claim.schedule.incomplete);
+        if !incomplete.is_empty() && incomplete != kept.name {
+            replace(&opened, &cluster, incomplete).await;
+        }
+        if let Some(lack) = about.lack() {
+            claim.schedule.incomplete.clone_from(&kept.name);
+            // Older ones stay: among them is the last that has everything.
+            bail!("{lack}, which is kept as {}; \"croft secrets status\" tells which they are", kept.name);
+        }
         self.forget(claim, &opened, &cluster).await;
         Ok(SavedState { time: Timestamp::now(), name: kept.name, size: kept.size, objects: about.records })
     }
@@ -181,6 +190,14 @@ async fn write(opened: &Opened, state: State, file: &std::path::Path) -> anyhow:
         warn!(name = state.name, error = %croft_meta::Chain(&error), "what is left of a state could not be removed");
     }
     written
+}
+
+/// One that lacks objects goes when there is a newer one, so that a key that is lost for days does not fill the target.
+async fn replace(opened: &Opened, cluster: &str, name: String) {
+    let state = State { cluster: cluster.to_owned(), name, ..State::default() };
+    if let Err(error) = opened.store.delete_state(&state).await {
+        warn!(name = state.name, error = %croft_meta::Chain(&error), "a state that is not complete could not be removed");
+    }
 }
 
 /// Does something with the Lease in hand, and gives up when it is lost.

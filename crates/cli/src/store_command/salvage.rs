@@ -80,7 +80,10 @@ fn save(args: &SalvageArgs, mut out: File) -> anyhow::Result<String> {
         }
         match keys.unseal(&record).and_then(|record| writer.record(&record).map_err(|error| error.to_string())) {
             Ok(()) => kept += 1,
-            Err(why) => unopened.push(format!("{}: {why}", record.key)),
+            Err(why) => {
+                writer.unreadable();
+                unopened.push(format!("{}: {why}", record.key));
+            }
         }
         out.write_all(&writer.take())?;
     }
