@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::seeded::Random;
-use croft_e2e::storage::{SECRETS, deleted, made};
+use croft_e2e::storage::{SECRETS, deleted, made, run};
 use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
 use croft_testkit::{Client, Croft, StoreKind, eventually};
 use serde_json::{Value, json};
@@ -146,6 +146,21 @@ async fn nothing_on_the_disk_tells_a_secret() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process().id())).expect("its limits");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+    // Nor is that of a command that has them in its hands: this one waits for its file.
+    let pipe = dir.join("pipe");
+    run("mkfifo", &[pipe.to_str().expect("a path")]).expect("a pipe");
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let child = command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true).spawn().expect("it runs");
+    let limits = format!("/proc/{}/limits", child.id().expect("it runs"));
+    eventually("it leaves no core", async || -> Result<()> {
+        let limits = std::fs::read_to_string(&limits)?;
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap_or_default();
+        ensure!(core.split_whitespace().skip(4).take(2).eq(["0", "0"]), "{core}");
+        Ok(())
+    })
+    .await;
+    drop(child);
+    std::fs::remove_file(&pipe).expect("removed");
     let metrics = client.get("/metrics").await.expect("an answer").text();
     assert!(metrics.contains("apiserver_storage_transformation_operations_total{status=\"OK\""), "{metrics}");
 

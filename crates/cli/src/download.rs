@@ -1,5 +1,6 @@
 //! Files from the server, never whole in memory.
 
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::Context;
@@ -29,7 +30,7 @@ pub(crate) async fn save(client: &Client, uri: &str, what: &str, file: &Path) ->
         }
         out.sync_all().await?;
         tokio::fs::rename(&partial, file).await?;
-        anyhow::Ok(())
+        keep_name(file)
     };
     let saved = saved.await;
     bar.finish_and_clear();
@@ -38,4 +39,11 @@ pub(crate) async fn save(client: &Client, uri: &str, what: &str, file: &Path) ->
         let _ = tokio::fs::remove_file(&partial).await;
     }
     saved.with_context(|| format!("cannot save {}", file.display()))
+}
+
+/// A name must survive a power cut as the contents do.
+pub(crate) fn keep_name(file: &Path) -> anyhow::Result<()> {
+    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flushed = File::open(dir).and_then(|dir| dir.sync_all());
+    flushed.with_context(|| format!("cannot flush the directory {}", dir.display()))
 }

@@ -168,7 +168,7 @@ async fn run_until_signal(
 
 /// The memory of this process has keys, passwords and all Secrets in it: a dump of it must not end up in a file, and other
 /// processes of the same user must not look into it. Programs that it starts may be dumped by their own rules again.
-fn leave_no_core() {
+pub(crate) fn leave_no_core() {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     // Where the system does not allow it there is nothing else to do about it.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });

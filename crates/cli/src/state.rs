@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::backup::target::{self, TargetArgs};
 use crate::client::ClientArgs;
 use crate::output::{self, Format, OutputArgs};
+use crate::server::leave_no_core;
 use crate::{Failure, download, print};
 
 const PATH: &str = "/croft/v1/state";
@@ -74,6 +75,8 @@ struct ListArgs {
 }
 
 pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
+    // All Secrets of the cluster pass through.
+    leave_no_core();
     match args.command {
         StateCommand::Save(save) => self::save(&args.client, &save).await,
         StateCommand::List(list) => self::list(&args.client, &list).await,
@@ -106,6 +109,7 @@ async fn fetch(client: &ClientArgs, file: &Path) -> anyhow::Result<saved::About>
         download::save(&client, PATH, "saving", &unchecked).await?;
         let about = saved::check(&unchecked).await?;
         tokio::fs::rename(&unchecked, file).await.with_context(|| format!("cannot write {}", file.display()))?;
+        download::keep_name(file)?;
         anyhow::Ok(about)
     };
     let checked = checked.await;

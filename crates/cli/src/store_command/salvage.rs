@@ -16,7 +16,8 @@ use croft_store::sealed::{SealOptions, Sealer};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Failure, print};
+use crate::server::leave_no_core;
+use crate::{Failure, download, print};
 
 const KUBE_SYSTEM: &str = "registry/core/namespaces/kube-system";
 const OBJECTS: &str = "registry/";
@@ -34,6 +35,8 @@ pub(super) struct SalvageArgs {
 }
 
 pub(super) async fn run(args: SalvageArgs) -> Result<(), Failure> {
+    // All Secrets of the cluster pass through.
+    leave_no_core();
     let work = tokio::task::spawn_blocking(move || salvaged(&args));
     let told = work.await.context("it was cut short")??;
     print(&told)
@@ -89,6 +92,7 @@ fn save(args: &SalvageArgs, mut out: File) -> anyhow::Result<String> {
     }
     out.write_all(&writer.finish()?)?;
     out.sync_all()?;
+    download::keep_name(&args.file)?;
     if kept == 0 {
         bail!("nothing could be read");
     }
