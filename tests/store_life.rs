@@ -92,7 +92,12 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
     // Down for years: one is made up for, at once, and not one for each year.
     make_due(&client).await;
     server.kill().expect("killed");
+    // What a version that made them on the disk was killed at.
+    let saving = server.data_dir().join("state.saving");
+    std::fs::create_dir(&saving).expect("a directory");
+    std::fs::write(saving.join("state"), b"all Secrets").expect("a file");
     server.restart().await.expect("it starts");
+    assert!(!saving.exists());
     let client = server.client().expect("a client");
     let first = saved_after(&server, Value::Null).await;
     assert!(first["lastSuccess"]["objects"].as_u64().is_some_and(|count| count > 50), "{first}");

@@ -122,9 +122,10 @@ async fn fetch(client: &ClientArgs, file: &Path) -> anyhow::Result<saved::About>
 
 async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
     let opened = args.target.open(client).await?;
-    let dir = saved::PrivateDir::new()?;
-    let file = dir.path().join("state");
-    let about = fetch(client, &file).await?;
+    let unnamed = saved::Unnamed::new()?;
+    let file = unnamed.path();
+    download::into(&client.connect().await?, PATH, "saving", &mut tokio::fs::File::create(&file).await?).await?;
+    let about = saved::check(&file).await?;
     let kept = opened.store.save_state(described(&about.head), &file, opened.keys.current()).await;
     let kept = kept.context("cannot write to the backup target")?;
     print(&format!("{}: {}\n", kept.name, about.words()))?;

@@ -16,13 +16,11 @@ use croft_meta::Revision;
 use croft_meta::time::format_seconds;
 use croft_store::embedded::{DirLock, after_restoring};
 use croft_store::sealed::Sealer;
-use croft_store::{
-    Compare, Etcd, Gate, Op, Passage, Range, Record, Restoring, Store, Txn, TxnResult,
-};
+use croft_store::{Compare, Etcd, Gate, Op, Passage, Range, Record, Restoring, Store, Txn, TxnResult};
 use jiff::Timestamp;
 
 use super::choose;
-use super::saved::{self, About, PrivateDir};
+use super::saved::{self, About, Unnamed};
 use crate::backup::target::TargetArgs;
 use crate::options::ServerArgs;
 use crate::server::create_data_dir;
@@ -49,12 +47,11 @@ pub(super) struct RestoreArgs {
 
 pub(super) async fn run(args: RestoreArgs) -> Result<(), Failure> {
     let settings = Settings::resolve(args.server).map_err(Failure::usage)?;
-    // Only its own copy goes with it.
-    let fetched = PrivateDir::new()?;
+    let fetched = Unnamed::new()?;
     let file = if let Some(file) = &args.file {
         file.clone()
     } else {
-        let file = fetched.path().join("state");
+        let file = fetched.path();
         let opened = args.target.open_said()?;
         let states = opened.store.states().await.context("cannot list the backup target")?;
         let state = choose(states, args.name.as_deref())?;
