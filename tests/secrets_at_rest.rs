@@ -10,13 +10,15 @@ use anyhow::{Result, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::seeded::Random;
-use croft_e2e::storage::{SECRETS, deleted, made};
+use croft_e2e::storage::{SECRETS, deleted, made, run};
 use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
 use croft_testkit::{Client, Croft, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
 const MARKER: &str = "Tr0ub4dor-and-3-horses";
+const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
+const COPY: &str = "a-copy-of-what-is-secret";
 
 fn secret(name: &str, value: &str) -> Value {
     json!({"metadata": {"name": name}, "stringData": {"password": value}})
@@ -102,7 +104,8 @@ async fn nothing_on_the_disk_tells_a_secret() {
     // For administrators alone.
     assert_eq!(server.anonymous().expect("a client").get(ENCRYPTION).await.expect("an answer").status, 403);
     let told = status(&client).await;
-    assert_eq!((&told["resources"], &told["isSettled"]), (&json!(["secrets"]), &json!(true)), "{told}");
+    let kinds = json!(["secrets", "virtualmachinebackups.harvesterhci.io"]);
+    assert_eq!((&told["resources"], &told["isSettled"]), (&kinds, &json!(true)), "{told}");
     assert!(!told.to_string().contains("secret\":"), "{told}");
     let first = settled(&client).await;
 
@@ -143,6 +146,21 @@ async fn nothing_on_the_disk_tells_a_secret() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process().id())).expect("its limits");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+    // Nor is that of a command that has them in its hands: this one waits for its file.
+    let pipe = dir.join("pipe");
+    run("mkfifo", &[pipe.to_str().expect("a path")]).expect("a pipe");
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let child = command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true).spawn().expect("it runs");
+    let limits = format!("/proc/{}/limits", child.id().expect("it runs"));
+    eventually("it leaves no core", async || -> Result<()> {
+        let limits = std::fs::read_to_string(&limits)?;
+        let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap_or_default();
+        ensure!(core.split_whitespace().skip(4).take(2).eq(["0", "0"]), "{core}");
+        Ok(())
+    })
+    .await;
+    drop(child);
+    std::fs::remove_file(&pipe).expect("removed");
     let metrics = client.get("/metrics").await.expect("an answer").text();
     assert!(metrics.contains("apiserver_storage_transformation_operations_total{status=\"OK\""), "{metrics}");
 
@@ -231,13 +249,30 @@ async fn what_was_stored_plain_is_encrypted_and_back() {
     let answer = client.post(&format!("{ENCRYPTION}/rotate"), &json!({})).await.expect("an answer");
     assert_eq!(answer.status, 409, "{}", answer.text());
 
+    server.kill().expect("killed");
+    // What backups of machines have of Secrets is no less one.
+    let copies = json!([{"name": "s", "data": {"k": BASE64_STANDARD.encode(COPY)}}]);
+    let backup = json!({"apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineBackup",
+        "metadata": {"name": "b", "namespace": "default", "uid": "1ad26d0c-0c9c-4d52-a1f4-56a3a3f6b7c1",
+        "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"type": "backup", "source": {"apiGroup": "kubevirt.io",
+        "kind": "VirtualMachine", "name": "gone"}}, "status": {"readyToUse": true, "secretBackups": copies}});
+    raw(&server, async |store| {
+        let (key, value) = ("registry/harvesterhci.io/virtualmachinebackups/default/b".to_owned(), backup.to_string());
+        let ops = vec![Op::Put { key, value: value.into(), lease: None }];
+        store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    })
+    .await;
+    assert!(!files_with(&dir, COPY).is_empty());
+
     std::fs::write(&config, "encrypt-resources: [secrets, configmaps]\n").expect("the file is written");
     server.restart().await.expect("it starts");
     let client = server.client().expect("a client");
     settled(&client).await;
     assert_eq!(value_of(&client, "s7").await, MARKER);
+    let found = client.get(&format!("{BACKUPS}/b")).await.expect("an answer").ok().expect("it is there");
+    assert_eq!(found["status"]["secretBackups"], copies, "{found}");
     eventually("nothing is left of it", async || -> Result<()> {
-        let found = files_with(&dir, MARKER);
+        let found = [files_with(&dir, MARKER), files_with(&dir, COPY)].concat();
         ensure!(found.is_empty(), "{found:?}");
         Ok(())
     })
@@ -340,6 +375,16 @@ async fn what_cannot_be_read_is_said_clearly_and_stops_nothing_else() {
     assert!(names.contains(&"\"good\"".to_owned()) && !names.contains(&"\"damaged\"".to_owned()), "{names:?}");
     let said = croft_ok(&server, &["secrets", "status"]).await.expect("told");
     assert!(said.contains("2 cannot be read") && said.contains("secrets default/damaged"), "{said}");
+
+    // A saved state says what it lacks.
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join("state.gz");
+    let file = file.to_str().expect("a path");
+    let saved = croft(&server, &["state", "save", file]).await.expect("it runs");
+    let why = String::from_utf8_lossy(&saved.stderr).into_owned();
+    assert!(!saved.status.success() && why.contains("2 objects could not be read and are not in it"), "{why}");
+    let about = croft_ok(&server, &["state", "inspect", file, "-o", "json"]).await.expect("it is kept");
+    assert!(about.contains("\"unreadable\": 2"), "{about}");
 
     // Away with them, for those who say that they mean it.
     let path = |name: &str| format!("{SECRETS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true");

@@ -1,6 +1,7 @@
 //! The state of a cluster, saved and brought back when its machine is gone.
 
 use std::path::Path;
+use std::time::Duration;
 
 use croft_e2e::machines::{BOOT, CLAIMS, MACHINES, becomes, create, croft, croft_ok, empty, is_true, node};
 use croft_e2e::storage::{begins_with, claim, disk, made, patched, run, volume_file};
@@ -116,6 +117,69 @@ async fn all_objects_and_identities_come_back() {
     assert!(version(new["metadata"]["resourceVersion"].as_str().expect("a version")) > version(&seen));
 }
 
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).expect("a version")
+}
+
+/// Of the etcd, under these keys.
+fn keys(url: &str, prefix: &str) -> Vec<String> {
+    let told = run("etcdctl", &["--endpoints", url, "get", "--prefix", prefix, "--keys-only"]).expect("its keys");
+    told.lines().filter(|line| !line.is_empty()).map(ToOwned::to_owned).collect()
+}
+
+/// What is added to its revisions.
+fn base(url: &str) -> u64 {
+    let told = run("etcdctl", &["--endpoints", url, "get", "/croft-base", "--print-value-only"]).expect("the base");
+    told.parse().expect("a number")
+}
+
+/// Killed after ever longer, until it comes to its end by itself. A part of it is never taken for the whole. Tells the base.
+async fn restored_under_fire(restore: &[&str], url: &str, dir: &str) -> u64 {
+    let program = croft_testkit::binary().expect("the program");
+    let start = |args: &[&str]| {
+        let mut command = tokio::process::Command::new(program.clone());
+        command.args(args).kill_on_drop(true).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    };
+    let mut parts = 0;
+    for killed in 0_u32.. {
+        let mut child = start(restore).spawn().expect("it runs");
+        let life = Duration::from_millis(10) + Duration::from_millis(17) * killed;
+        if tokio::time::timeout(life, child.wait()).await.is_ok() {
+            let output = child.wait_with_output().await.expect("its output");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            break;
+        }
+        child.kill().await.expect("killed");
+        let is_shut = !keys(url, "/croft-gate").is_empty();
+        if is_whole(url) {
+            break;
+        }
+        if keys(url, "/croft/").is_empty() {
+            continue;
+        }
+        assert!(is_shut, "a part is there after {life:?}, and the gate is open");
+        parts += 1;
+        if parts == 1 {
+            let args = ["server", "--no-node", "--listen", "127.0.0.1:0", "--data-dir", dir, "--store", "etcd"];
+            let server = start(&[&args[..], &["--etcd-endpoints", url]].concat()).output();
+            let refused =
+                tokio::time::timeout(Duration::from_mins(1), server).await.expect("in time").expect("it runs");
+            let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success() && why.contains("is being restored here"), "{why}");
+        }
+    }
+    assert!(parts > 0, "it was never killed in the middle");
+    assert!(keys(url, "/croft-gate").is_empty());
+    base(url)
+}
+
+/// Killed after its work was done.
+fn is_whole(url: &str) -> bool {
+    let maps = keys(url, "/croft/registry/core/configmaps/default/m");
+    maps.len() == 300 && keys(url, "/croft-gate").is_empty()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_moves_from_the_embedded_store_into_etcd() {
     let mut old = Croft::start(StoreKind::Embedded).await.expect("the server starts");
@@ -123,6 +187,9 @@ async fn a_state_moves_from_the_embedded_store_into_etcd() {
     let place = tempfile::tempdir().expect("a directory");
     let file = place.path().join("state.gz");
     let kept = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "kept"}, "data": {"a": "b"}})).await;
+    for number in 0..300 {
+        made(&client, CONFIG_MAPS, &json!({"metadata": {"name": format!("m{number}")}})).await;
+    }
     said(&old, &["state", "save", text(&file)]).await;
     old.kill().expect("killed");
 
@@ -135,11 +202,24 @@ async fn a_state_moves_from_the_embedded_store_into_etcd() {
     let error = complaint(&old, &restore).await;
     assert!(error.contains("there are objects in this etcd already; \"etcdctl del --prefix /croft/\""), "{error}");
     run("etcdctl", &["--endpoints", &url, "del", "--prefix", "/croft/"]).expect("emptied");
-    said(&old, &restore).await;
+    let first = restored_under_fire(&restore, &url, &dir).await;
     server.restart().await.expect("it starts");
     let client = server.client().expect("a client");
     let found = client.get(&format!("{CONFIG_MAPS}/kept")).await.expect("an answer").ok().expect("it is there");
     assert_eq!((&found["metadata"]["uid"], &found["data"]), (&kept["metadata"]["uid"], &kept["data"]));
+    let maps = client.get(CONFIG_MAPS).await.expect("an answer").ok().expect("a list");
+    assert_eq!(maps["items"].as_array().map(Vec::len), Some(302), "300, kept, and the authority's");
+
+    // The same state once more: what is new then is not what was new before.
+    let new = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "new"}})).await;
+    lose(&mut server);
+    run("etcdctl", &["--endpoints", &url, "del", "--prefix", "/croft/"]).expect("emptied");
+    said(&old, &restore).await;
+    assert!(base(&url) > first);
+    server.restart().await.expect("it starts");
+    let client = server.client().expect("a client");
+    let other = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "other"}})).await;
+    assert!(version(&other) > version(&new), "{other} {new}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,9 +257,6 @@ async fn a_state_is_saved_out_of_etcd_and_comes_back() {
     assert_eq!(who.json()["status"]["userInfo"]["username"], "ann");
     // What is new is newer than all that was seen.
     let new = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "new"}})).await;
-    let version = |object: &Value| -> u64 {
-        object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).expect("a version")
-    };
     assert!(version(&new) > version(&late), "{new} {late}");
 }
 

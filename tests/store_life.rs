@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::made;
+use croft_store::embedded::DirLock;
+use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Gate, Op, Passage, Store, Txn};
 use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -43,6 +45,20 @@ async fn make_due(client: &Client) {
     assert_eq!(patched.status, 200, "{}", patched.text());
 }
 
+async fn saved_after(server: &Croft, before: Value) -> Value {
+    eventually("a state is saved", async || {
+        let told = schedule(server).await;
+        let saved = told["lastSuccess"].clone();
+        if saved.is_object() && saved != before { Ok(told) } else { Err(told.to_string()) }
+    })
+    .await
+}
+
+/// How an object is deleted that nobody can read.
+fn unreadable(name: &str) -> String {
+    format!("{SECRETS}/{name}?ignoreStoreReadErrorWithClusterBreakingPotential=true")
+}
+
 fn states(target: &Path, cluster: &str) -> Vec<String> {
     let Ok(found) = std::fs::read_dir(target.join("croft/states").join(cluster)) else { return Vec::new() };
     let mut names: Vec<String> =
@@ -76,17 +92,14 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
     // Down for years: one is made up for, at once, and not one for each year.
     make_due(&client).await;
     server.kill().expect("killed");
+    // What a version that made them on the disk was killed at.
+    let saving = server.data_dir().join("state.saving");
+    std::fs::create_dir(&saving).expect("a directory");
+    std::fs::write(saving.join("state"), b"all Secrets").expect("a file");
     server.restart().await.expect("it starts");
+    assert!(!saving.exists());
     let client = server.client().expect("a client");
-    let saved_after = async |before: Value| {
-        eventually("a state is saved", async || {
-            let told = schedule(&server).await;
-            let saved = told["lastSuccess"].clone();
-            if saved.is_object() && saved != before { Ok(told) } else { Err(told.to_string()) }
-        })
-        .await
-    };
-    let first = saved_after(Value::Null).await;
+    let first = saved_after(&server, Value::Null).await;
     assert!(first["lastSuccess"]["objects"].as_u64().is_some_and(|count| count > 50), "{first}");
     assert!(first["next"].as_str().is_some_and(|next| next > "2026"), "{first}");
     assert_eq!(states(&target, &cluster), [first["lastSuccess"]["name"].as_str().expect("a name")]);
@@ -117,19 +130,52 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
 
     // Two more; the second of all is damaged, and takes nobody's place.
     make_due(&client).await;
-    let second = saved_after(first["lastSuccess"].clone()).await;
+    let second = saved_after(&server, first["lastSuccess"].clone()).await;
     assert_eq!(second["failuresInARow"], 0, "{second}");
     let name = second["lastSuccess"]["name"].as_str().expect("a name");
     std::fs::write(target.join("croft/states").join(&cluster).join(name).join("part-00000"), b"rot").expect("a file");
     make_due(&client).await;
-    let third = saved_after(second["lastSuccess"].clone()).await;
+    let third = saved_after(&server, second["lastSuccess"].clone()).await;
     assert_eq!(states(&target, &cluster).len(), 3, "the first is still needed");
     make_due(&client).await;
-    let fourth = saved_after(third["lastSuccess"].clone()).await;
+    let fourth = saved_after(&server, third["lastSuccess"].clone()).await;
     let names = [&third, &fourth].map(|told| told["lastSuccess"]["name"].as_str().expect("a name").to_owned());
     eventually("what is older goes", async || {
         let found = states(&target, &cluster);
         if found == names { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+
+    // One that lacks something is kept and told of, and nothing older goes for it.
+    made(&client, SECRETS, &json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}})).await;
+    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    let store = Embedded::open(&server.data_dir().join("store"), EmbeddedOptions::default()).expect("a store");
+    let sealed = store.get("registry/core/secrets/default/s").await.expect("read").expect("it is there").value;
+    let key = "registry/core/secrets/default/elsewhere".to_owned();
+    let ops = vec![Op::Put { key, value: sealed, lease: None }];
+    store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    store.close().await.expect("closed");
+    server.restart().await.expect("it starts");
+    let client = server.client().expect("a client");
+    for failures in [1, 2] {
+        make_due(&client).await;
+        let told = eventually("what is missing is told", async || {
+            let told = schedule(&server).await;
+            if told["failuresInARow"] == failures { Ok(told) } else { Err(told.to_string()) }
+        })
+        .await;
+        let why = told["lastError"]["message"].as_str().expect("why");
+        assert!(why.contains("1 objects could not be read and are not in it"), "{why}");
+        let found = states(&target, &cluster);
+        assert_eq!((found.len(), &found[..2]), (3, &names[..]), "one that lacks it, and both that do not");
+    }
+    client.delete(&unreadable("elsewhere")).await.expect("an answer").ok().expect("deleted");
+    make_due(&client).await;
+    let mended = saved_after(&server, fourth["lastSuccess"].clone()).await;
+    let last = mended["lastSuccess"]["name"].as_str().expect("a name").to_owned();
+    eventually("only what has everything stays", async || {
+        let found = states(&target, &cluster);
+        if found == [names[1].clone(), last.clone()] { Ok(()) } else { Err(format!("{found:?}")) }
     })
     .await;
 
@@ -313,7 +359,56 @@ async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
     assert_eq!(written, acknowledged, "every write that was acknowledged has moved, and no other");
     let newer = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newer"}})).await;
     assert!(version(&newer) > newest);
-    // And nothing is put over what is there.
-    let refused = moved(&dir, &url, "etcd").await;
-    assert!(!refused.status.success() && said(&refused).contains("were moved to"), "{}", said(&refused));
+    // And into the same etcd again, in which nothing is that is not of the past.
+    let busy = moved(&dir, &url, "etcd").await;
+    assert!(!busy.status.success() && said(&busy).contains("the server must not run"), "{}", said(&busy));
+    let before = contents(&client).await;
+    server.kill().expect("killed");
+    migrate_under_fire(&dir, &url, "etcd").await;
+    server.restart_with(&etcd_args).await.expect("it starts on etcd");
+    let client = server.client().expect("a client");
+    assert_eq!(contents(&client).await, before);
+    let newest = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newest"}})).await;
+    assert!(version(&newest) > version(&newer), "{newest} after {newer}");
+}
+
+/// What the other end of a move is called that was cut short.
+async fn shut(etcd: &croft_store::Etcd, passage: Passage, dir: &Path) {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_lowercase();
+    let other = format!("{} on {}", dir.display(), host.replace('_', "-"));
+    let gate = Gate { passage, id: "1".to_owned(), other, when: "today".to_owned() };
+    assert!(etcd.set_gate(None, Some(&gate)).await.expect("an answer"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_is_given_up_only_when_nobody_is_at_it() {
+    let etcd = Etcd::start().await.expect("etcd starts");
+    let url = etcd.url.clone();
+    let options = EtcdOptions { endpoints: vec![url.clone()], ..EtcdOptions::default() };
+    let mover = croft_store::Etcd::connect_past_gate(options).await.expect("etcd answers");
+    let place = tempfile::tempdir().expect("a directory");
+    let dir = place.path().join("store");
+    let abort = async |to: &str| migrate(place.path(), &url, to).arg("--abort").output().await.expect("it runs");
+    drop(Embedded::open(&dir, EmbeddedOptions::default()).expect("a store"));
+
+    // As long as the command is there it holds its lock.
+    shut(&mover, Passage::Arriving, place.path()).await;
+    let at_it = DirLock::take(&dir).expect("the lock");
+    let refused = abort("etcd").await;
+    assert!(!refused.status.success() && said(&refused).contains("while the command runs"), "{}", said(&refused));
+    assert!(mover.gate().await.expect("an answer").is_some(), "the gate is still shut");
+    drop(at_it);
+    let done = abort("etcd").await;
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(mover.gate().await.expect("an answer").is_none());
+
+    shut(&mover, Passage::Leaving, place.path()).await;
+    let at_it = DirLock::beside(&dir).expect("the lock");
+    let refused = abort("embedded").await;
+    assert!(!refused.status.success() && said(&refused).contains("while the command runs"), "{}", said(&refused));
+    assert!(mover.gate().await.expect("an answer").is_some(), "the gate is still shut");
+    drop(at_it);
+    let done = abort("embedded").await;
+    assert!(done.status.success(), "{}", said(&done));
+    assert!(mover.gate().await.expect("an answer").is_none());
 }

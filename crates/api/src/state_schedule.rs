@@ -38,6 +38,10 @@ pub struct StateSchedule {
     /// The name of the one that is being written. If nobody is at it, it was cut short.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub writing: String,
+    /// The name of the last one, if there were objects that could not be read and are not in it. It counts for nothing, and the next
+    /// one takes its place.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub incomplete: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

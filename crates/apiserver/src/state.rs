@@ -95,6 +95,7 @@ fn add(mut writer: Writer, records: &[Record]) -> Result<Writer, croft_store::sa
         // As it would be in a list: what cannot be read cannot be brought back either.
         if let Some(why) = croft_store::sealed::unreadable(&record.value) {
             tracing::warn!(key = record.key, error = why, "a value that cannot be read is not in the saved state");
+            writer.unreadable();
             continue;
         }
         writer.record(record)?;

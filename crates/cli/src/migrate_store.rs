@@ -2,8 +2,9 @@
 //!
 //! At every moment at most one of the two stores can be opened, and what was acknowledged is in it. Into etcd: its gate is shut
 //! before the first object arrives, and opened after the directory is marked as left. Out of etcd: the gate is shut before the
-//! first object is read, so that no server writes any more, and the directory is moved to its place when it is whole. A command
-//! that was cut short is given again.
+//! first object is read, so that no server writes any more, and the directory is moved to its place when it is whole, marked as
+//! not to be opened until etcd is known to be left. A command that was cut short is given again. Each holds a lock to its end,
+//! which who gives it up takes first: that of the store it reads, or one beside the directory it makes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,13 +13,14 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use croft_meta::time::format_seconds;
 use croft_store::contents::{Contents, Pages, Summing, sum_up};
-use croft_store::embedded::{self, Moved};
+use croft_store::embedded::{self, DirLock, Moved};
 use croft_store::{
     Embedded, EmbeddedOptions, Etcd, Gate, LeaseId, Op, Passage, Range, Record, Restoring, Store, Txn, TxnResult,
 };
 use jiff::Timestamp;
 
 use crate::options::{ServerArgs, StoreKind};
+use crate::server::create_data_dir;
 use crate::settings::{EtcdSettings, Settings, StoreSettings};
 use crate::{Failure, print, store};
 
@@ -86,7 +88,7 @@ impl Move {
         if let Some(moved) = embedded::moved(&self.dir)? {
             return self.finish_into_etcd(&moved, gate).await;
         }
-        if let Some((gate, _)) = gate.as_ref().filter(|(gate, _)| !self.is_on_the_way_here(gate)) {
+        if let Some((gate, _)) = gate.as_ref().filter(|(gate, _)| !self.is_ours_to_fill(gate)) {
             bail!("{}: {}", self.etcd_name, gate.words());
         }
         if !self.dir.join("store.db").exists() {
@@ -113,11 +115,14 @@ impl Move {
     }
 
     async fn fill_etcd(&self, source: &Embedded, gate: Option<(Gate, i64)>) -> anyhow::Result<String> {
-        let id = if let Some((gate, _)) = gate {
-            gate.id
-        } else {
-            self.check_etcd_is_empty().await?;
-            self.shut_gate(Passage::Arriving, &self.directory_name).await?
+        let id = match gate {
+            Some((gate, _)) if gate.passage == Passage::Arriving => gate.id,
+            // What it has is where the directory's objects come from: of the past, and cleared below.
+            Some((_, seen)) => self.shut_gate(Some(seen), Passage::Arriving).await?,
+            None => {
+                self.check_etcd_is_empty().await?;
+                self.shut_gate(None, Passage::Arriving).await?
+            }
         };
         // What an earlier attempt brought may have changed since.
         self.etcd.clear().await?;
@@ -139,21 +144,24 @@ impl Move {
         Ok(format!("{} objects are in {}; start the server with --store etcd", found.records, self.etcd_name))
     }
 
-    fn is_on_the_way_here(&self, gate: &Gate) -> bool {
-        gate.passage == Passage::Arriving && gate.other == self.directory_name
+    /// On the way here already, or gone from here into this directory.
+    fn is_ours_to_fill(&self, gate: &Gate) -> bool {
+        let is_begun = gate.passage == Passage::Arriving;
+        let is_left = gate.passage == Passage::Left && self.is_made_by(gate);
+        gate.other == self.directory_name && (is_begun || is_left)
     }
 
     async fn check_etcd_is_empty(&self) -> anyhow::Result<()> {
         if !self.etcd.range(Range { limit: 1, ..Range::default() }).await?.records.is_empty() {
-            bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft\" removes them all");
+            bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");
         }
         Ok(())
     }
 
-    async fn shut_gate(&self, passage: Passage, other: &str) -> anyhow::Result<String> {
+    async fn shut_gate(&self, seen: Option<i64>, passage: Passage) -> anyhow::Result<String> {
         let id = format!("{:016x}", getrandom::u64()?);
-        let gate = Gate { passage, id: id.clone(), other: other.to_owned(), when: now() };
-        if !self.etcd.set_gate(None, Some(&gate)).await? {
+        let gate = Gate { passage, id: id.clone(), other: self.directory_name.clone(), when: now() };
+        if !self.etcd.set_gate(seen, Some(&gate)).await? {
             bail!("somebody else has begun to move the objects of this etcd");
         }
         Ok(id)
@@ -167,50 +175,60 @@ impl Move {
     }
 
     async fn to_directory(&self) -> anyhow::Result<String> {
+        let _turn = self.lock_beside()?;
         let done = format!("{} has all objects; start the server with --store embedded", self.dir.display());
         let (gate, seen) = match self.etcd.gate().await? {
-            Some((gate, _)) if gate.passage == Passage::Left && self.is_made_by(&gate) => return Ok(done),
+            Some((gate, _)) if gate.passage == Passage::Left && self.is_made_by(&gate) => {
+                embedded::mark_arrived(&self.dir)?;
+                return Ok(done);
+            }
             Some(found) if found.0.passage == Passage::Leaving && found.0.other == self.directory_name => found,
             Some((gate, _)) => bail!("{}: {}", self.etcd_name, gate.words()),
             None => {
-                self.make_way()?;
+                self.check_way()?;
                 if self.etcd.range(Range { limit: 1, ..Range::default() }).await?.records.is_empty() {
                     bail!("there are no objects in {}", self.etcd_name);
                 }
-                self.shut_gate(Passage::Leaving, &self.directory_name).await?;
+                self.shut_gate(None, Passage::Leaving).await?;
                 self.etcd.gate().await?.context("the gate of etcd was opened meanwhile")?
             }
         };
         if !self.is_made_by(&gate) {
-            self.make_way()?;
             self.fill_directory(&gate).await?;
         }
         let left = Gate { passage: Passage::Left, when: now(), ..gate };
         if !self.etcd.set_gate(Some(seen), Some(&left)).await? {
             bail!("the gate of etcd was changed meanwhile; give the same command again");
         }
+        // Only now: at no moment can both be used.
+        embedded::mark_arrived(&self.dir)?;
         Ok(done)
+    }
+
+    /// Its file is in the data directory, which may not be there yet.
+    fn lock_beside(&self) -> anyhow::Result<DirLock> {
+        if let Some(data_dir) = self.dir.parent() {
+            create_data_dir(data_dir)?;
+        }
+        DirLock::beside(&self.dir).context("another command is moving objects into this directory")
     }
 
     fn is_made_by(&self, gate: &Gate) -> bool {
         embedded::origin(&self.dir).as_ref() == Some(&gate.id) && matches!(embedded::moved(&self.dir), Ok(None))
     }
 
-    /// A directory whose objects were moved away is of the past, and kept aside; any other is in the way.
-    fn make_way(&self) -> anyhow::Result<()> {
-        if !self.dir.exists() {
-            return Ok(());
-        }
-        if embedded::moved(&self.dir)?.is_none() {
+    /// A directory whose objects were moved away is of the past, and kept aside when the new one is whole; any other is in the way.
+    fn check_way(&self) -> anyhow::Result<()> {
+        if self.dir.exists() && embedded::moved(&self.dir)?.is_none() {
             bail!("there is a store in {} already; move it away first", self.dir.display());
         }
-        let aside = self.dir.with_added_extension(format!("moved-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S-%f")));
-        std::fs::rename(&self.dir, &aside).with_context(|| format!("cannot move {} away", self.dir.display()))
+        Ok(())
     }
 
     async fn fill_directory(&self, gate: &Gate) -> anyhow::Result<()> {
         let revision = self.etcd.revision().await?;
-        let mut restoring = Restoring::begin(&self.dir, revision)?;
+        let past = self.dir.with_added_extension(format!("moved-{}", Timestamp::now().strftime("%Y%m%d-%H%M%S-%f")));
+        let mut restoring = Restoring::begin_move(&self.dir, revision, past)?;
         let lease = restoring.grant(EVENTS_KEPT)?;
         let mut summing = Summing::default();
         let mut pages = Pages::new(&*self.etcd, revision);
@@ -224,6 +242,7 @@ impl Move {
     }
 
     async fn abort(&self, to: StoreKind) -> anyhow::Result<String> {
+        let _turn = self.lock_for_abort(to)?;
         let Some((gate, seen)) = self.etcd.gate().await? else { bail!("no move of {} is under way", self.etcd_name) };
         let wanted = if to == StoreKind::Etcd { Passage::Arriving } else { Passage::Leaving };
         if gate.passage != wanted || gate.other != self.directory_name {
@@ -236,11 +255,23 @@ impl Move {
         if is_done {
             bail!("all objects have been moved already: give the command without --abort to end it");
         }
-        if to == StoreKind::Etcd {
-            self.etcd.clear().await?;
+        match to {
+            StoreKind::Etcd => self.etcd.clear().await?,
+            StoreKind::Embedded => Restoring::discard(&self.dir)?,
         }
         self.open_gate(seen).await?;
         Ok("the move was given up; start the server as before".to_owned())
+    }
+
+    /// As long as the command runs that is to be given up, it holds this.
+    fn lock_for_abort(&self, to: StoreKind) -> anyhow::Result<Option<DirLock>> {
+        let runs = "the move cannot be given up while the command runs: stop it first";
+        match to {
+            StoreKind::Embedded => Ok(Some(self.lock_beside().context(runs)?)),
+            StoreKind::Etcd if self.dir.exists() => Ok(Some(DirLock::take(&self.dir).context(runs)?)),
+            // Nobody reads what is gone.
+            StoreKind::Etcd => Ok(None),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::logging::Filter;
 use crate::options::OwnRules;
 use crate::recent_log::RecentLog;
 use crate::settings::Settings;
-use crate::state::scheduled::Scheduled;
+use crate::state::scheduled::{self, Scheduled};
 use crate::{Failure, agent, first_image, kubeconfig_link, limits, log_level, logging, print, ready, store};
 
 /// The whole program ends within 5 s of the signal; open requests and the store get this much of it.
@@ -83,6 +83,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
         front_proxies: settings.front_proxies.clone(),
         rules_are_outside: settings.own_rules == OwnRules::Webhook,
     };
+    scheduled::remove_left(&settings.data_dir);
     let server = croft_apiserver::start(config).await?;
     if let Some(place) = &settings.kubeconfig_link {
         kubeconfig_link::make(&server.kubeconfig, place);
@@ -101,7 +102,7 @@ async fn start(settings: &Settings, filter: Filter, log: RecentLog) -> anyhow::R
     let bundles = tokio::spawn(croft_support::run(bundles, stopping.clone()));
     let saved_states = settings.saved_states.clone().map(|asked| {
         let (client, kubeconfig) = (client.clone(), server.kubeconfig.clone());
-        let scheduled = Scheduled { client, kubeconfig, data_dir: settings.data_dir.clone(), settings: asked };
+        let scheduled = Scheduled { client, kubeconfig, settings: asked };
         tokio::spawn(scheduled.run(stopping.clone()))
     });
     let first_image = settings.first_image.clone().filter(|_| settings.node.is_some());
@@ -168,7 +169,7 @@ async fn run_until_signal(
 
 /// The memory of this process has keys, passwords and all Secrets in it: a dump of it must not end up in a file, and other
 /// processes of the same user must not look into it. Programs that it starts may be dumped by their own rules again.
-fn leave_no_core() {
+pub(crate) fn leave_no_core() {
     use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
     // Where the system does not allow it there is nothing else to do about it.
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });

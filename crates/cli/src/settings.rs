@@ -19,6 +19,9 @@ use crate::{
 const DATA_DIR: &str = "/var/lib/croft";
 const ETC_DIR: &str = "/etc";
 const ENCRYPTION_KEY: &str = "encryption.key";
+const SECRETS: &str = "secrets";
+/// Their status has the Secrets of the machine.
+const COPIES_OF_SECRETS: &str = "virtualmachinebackups.harvesterhci.io";
 /// Kubernetes' port; the server is of no use without it.
 const API: &str = "0.0.0.0:6443";
 /// For browsers and Rancher; often taken, or not allowed.
@@ -190,11 +193,15 @@ fn logins(options: &ServerOptions) -> anyhow::Result<LoginLimits> {
 fn encryption(options: &ServerOptions, data_dir: &Path) -> anyhow::Result<SealOptions> {
     let key_file = options.encryption_key_file.clone().unwrap_or_else(|| data_dir.join(ENCRYPTION_KEY));
     let asked: Vec<&str> = options.encrypt_resources.iter().map(String::as_str).collect();
-    let kinds = match asked[..] {
-        [] => vec!["secrets"],
+    let mut kinds = match asked[..] {
+        [] => vec![SECRETS],
         ["none"] => Vec::new(),
         _ => asked,
     };
+    // Otherwise what is encrypted in the one place would be plain in the other.
+    if kinds.contains(&SECRETS) && !kinds.contains(&COPIES_OF_SECRETS) {
+        kinds.push(COPIES_OF_SECRETS);
+    }
     let prefixes: Result<Vec<String>, String> = kinds.into_iter().map(croft_apiserver::storage_prefix).collect();
     let prefixes = prefixes.map_err(|why| anyhow::anyhow!("--encrypt-resources: {why}"))?;
     Ok(SealOptions { key_file, prefixes })
@@ -342,10 +349,14 @@ mod tests {
         let default = of(&["--data-dir=/d"]);
         assert_eq!(
             (default.key_file, default.prefixes),
-            ("/d/encryption.key".into(), vec!["registry/core/secrets/".into()])
+            (
+                "/d/encryption.key".into(),
+                vec!["registry/core/secrets/".into(), "registry/harvesterhci.io/virtualmachinebackups/".into()]
+            )
         );
         let chosen = of(&["--encrypt-resources=secrets,settings.harvesterhci.io", "--encryption-key-file=/k"]);
-        assert_eq!((chosen.key_file, chosen.prefixes.len()), ("/k".into(), 2));
+        assert_eq!((chosen.key_file, chosen.prefixes.len()), ("/k".into(), 3));
+        assert_eq!(of(&["--encrypt-resources=settings.harvesterhci.io"]).prefixes.len(), 1);
         assert_eq!(of(&["--encrypt-resources=none"]).prefixes, Vec::<String>::new());
         let error = resolve(&["--encrypt-resources=secret"]).unwrap_err().to_string();
         assert!(error.starts_with("--encrypt-resources: there is no kind \"secret\""), "{error}");

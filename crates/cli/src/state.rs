@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::backup::target::{self, TargetArgs};
 use crate::client::ClientArgs;
 use crate::output::{self, Format, OutputArgs};
+use crate::server::leave_no_core;
 use crate::{Failure, download, print};
 
 const PATH: &str = "/croft/v1/state";
@@ -74,6 +75,8 @@ struct ListArgs {
 }
 
 pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
+    // All Secrets of the cluster pass through.
+    leave_no_core();
     match args.command {
         StateCommand::Save(save) => self::save(&args.client, &save).await,
         StateCommand::List(list) => self::list(&args.client, &list).await,
@@ -86,7 +89,14 @@ pub(crate) async fn run(args: StateArgs) -> Result<(), Failure> {
 async fn save(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
     let Some(file) = &args.file else { return save_to_target(client, args).await };
     let about = fetch(client, file).await?;
-    print(&format!("{}: {}\n", file.display(), about.words()))
+    print(&format!("{}: {}\n", file.display(), about.words()))?;
+    complain(&about)
+}
+
+/// Of what is not in it, so that scripts notice. What there is stays.
+fn complain(about: &saved::About) -> Result<(), Failure> {
+    let Some(lack) = about.lack() else { return Ok(()) };
+    Err(anyhow!("{lack}; it is kept all the same, and \"croft secrets status\" tells which they are").into())
 }
 
 /// From the server into a file that only its owner can read, and that is whole.
@@ -99,6 +109,7 @@ async fn fetch(client: &ClientArgs, file: &Path) -> anyhow::Result<saved::About>
         download::save(&client, PATH, "saving", &unchecked).await?;
         let about = saved::check(&unchecked).await?;
         tokio::fs::rename(&unchecked, file).await.with_context(|| format!("cannot write {}", file.display()))?;
+        download::keep_name(file)?;
         anyhow::Ok(about)
     };
     let checked = checked.await;
@@ -111,15 +122,18 @@ async fn fetch(client: &ClientArgs, file: &Path) -> anyhow::Result<saved::About>
 
 async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Failure> {
     let opened = args.target.open(client).await?;
-    let dir = saved::PrivateDir::new()?;
-    let file = dir.path().join("state");
-    let about = fetch(client, &file).await?;
+    let unnamed = saved::Unnamed::new()?;
+    let file = unnamed.path();
+    download::into(&client.connect().await?, PATH, "saving", &mut tokio::fs::File::create(&file).await?).await?;
+    let about = saved::check(&file).await?;
     let kept = opened.store.save_state(described(&about.head), &file, opened.keys.current()).await;
     let kept = kept.context("cannot write to the backup target")?;
     print(&format!("{}: {}\n", kept.name, about.words()))?;
     if opened.keys.current().is_none() {
         eprintln!("it has the keys and all Secrets of the cluster in it, not encrypted; --key-file FILE encrypts it");
     }
+    // The last one that has everything is not to go for one that has not.
+    complain(&about)?;
     if let Some(keep) = args.keep {
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         let retained = opened.store.retain_states(&kept.cluster, keep, &opened.keys).await;

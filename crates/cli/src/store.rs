@@ -18,16 +18,7 @@ pub(crate) async fn open(
     encryption: &SealOptions,
     data_dir: &Path,
 ) -> anyhow::Result<Arc<dyn Store>> {
-    let engine = open_engine(settings, data_dir).await?;
-    let opened = Sealed::open(Arc::clone(&engine), encryption.clone(), &format_seconds(Timestamp::now())).await;
-    match opened {
-        Ok(store) => Ok(store),
-        Err(error) => {
-            // The error is what counts; the engine lets go of its files in any case.
-            let _ = engine.close().await;
-            Err(error.into())
-        }
-    }
+    seal(open_engine(settings, data_dir).await?, encryption).await
 }
 
 /// As it is, with what is encrypted unopened.
@@ -44,6 +35,24 @@ pub(crate) async fn open_engine(settings: &StoreSettings, data_dir: &Path) -> an
             finish_move(etcd, &data_dir.join("store")).await?;
             let store = Etcd::connect(options(etcd)).await;
             Ok(store.with_context(|| format!("cannot use etcd at {}", etcd.endpoints.join(", ")))?)
+        }
+    }
+}
+
+/// The same past the gate of etcd, for who fills it.
+pub(crate) async fn open_past_gate(etcd: &EtcdSettings, encryption: &SealOptions) -> anyhow::Result<Arc<dyn Store>> {
+    let engine: Arc<dyn Store> = connect_past_gate(etcd).await?;
+    seal(engine, encryption).await
+}
+
+async fn seal(engine: Arc<dyn Store>, encryption: &SealOptions) -> anyhow::Result<Arc<dyn Store>> {
+    let opened = Sealed::open(Arc::clone(&engine), encryption.clone(), &format_seconds(Timestamp::now())).await;
+    match opened {
+        Ok(store) => Ok(store),
+        Err(error) => {
+            // The error is what counts; the engine lets go of its files in any case.
+            let _ = engine.close().await;
+            Err(error.into())
         }
     }
 }

@@ -36,6 +36,8 @@ const SECRETIVE: &[&str] = &[
 ];
 /// Names that are nothing else.
 const SECRET: &[&str] = &["secret", "auth", "pass", "chpasswd", "htpasswd"];
+/// Copies of Secrets that a VirtualMachineBackup has in its status: each has a name and `data`, whose keys can be anything.
+pub const SECRET_BACKUPS: &str = "secretBackups";
 /// Repeats the object, from before anything was taken out of it.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -123,15 +125,25 @@ pub fn value(whole: &mut Value) {
                 let is_secret = is_secretive(name) || (is_named && name == "value");
                 if is_secret && is_plain(field) {
                     *field = HIDDEN.into();
-                } else {
-                    value(field);
+                    continue;
                 }
+                if name == SECRET_BACKUPS {
+                    hide_copies(field);
+                }
+                value(field);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(value),
         Value::String(string) => *string = inner(string),
         _ => {}
     }
+}
+
+/// As of Secrets, the names stay.
+fn hide_copies(copies: &mut Value) {
+    let copies = copies.as_array_mut().into_iter().flatten();
+    let fields = copies.filter_map(|copy| copy.get_mut("data")?.as_object_mut()).flatten();
+    fields.for_each(|(_, field)| *field = HIDDEN.into());
 }
 
 /// Something that can be a secret by itself. Numbers and booleans are settings (`tokenTTL: 5`), empty texts are nothing.
@@ -192,6 +204,19 @@ mod tests {
         assert_eq!(secret["metadata"]["annotations"]["b"], "c");
         assert_eq!(secret["metadata"]["managedFields"], Value::Null);
         assert!(!secret.to_string().contains(LEAK), "{secret}");
+    }
+
+    #[test]
+    fn copies_of_secrets_are_secrets() {
+        let copies = json!([{"name": "s", "data": {"anything": LEAK, "b": LEAK}}, {"name": "empty"}]);
+        let mut backup = json!({"kind": "VirtualMachineBackup", "status": {SECRET_BACKUPS: copies, "x": 1}});
+        object(&mut backup);
+        let hidden = json!([{"name": "s", "data": {"anything": HIDDEN, "b": HIDDEN}}, {"name": "empty"}]);
+        assert_eq!(backup["status"], json!({SECRET_BACKUPS: hidden, "x": 1}));
+        // As the target keeps it, in a string.
+        let mut text = json!({"data": {"cfg": format!("{{\"secretBackups\":[{{\"name\":\"s\",\"data\":{{\"k\":\"{LEAK}\"}}}}]}}")}});
+        object(&mut text);
+        assert!(!text.to_string().contains(LEAK), "{text}");
     }
 
     #[test]

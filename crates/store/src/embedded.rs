@@ -44,8 +44,9 @@ use tokio::sync::oneshot;
 
 pub use compaction::Retention;
 pub use inspect::check;
-pub use moved::{Moved, mark_moved, moved, origin};
-pub use restore::{AHEAD, Restoring};
+pub use lock::DirLock;
+pub use moved::{Moved, mark_arrived, mark_moved, moved, origin};
+pub use restore::{AHEAD, Restoring, after_restoring};
 pub use salvage::{Salvaged, salvage};
 
 use crate::stats::Counters;
@@ -57,7 +58,6 @@ use crate::{
 use compaction::{Schedule, Sweeper};
 use health::Health;
 use leases::Leases;
-use lock::DirLock;
 use queue::{Command, Queue, closed};
 use read::Readers;
 use watch::Watchers;
@@ -160,10 +160,16 @@ impl Embedded {
         schema::check_format(&connection, &path)?;
         let now = Instant::now();
         let load = || -> rusqlite::Result<_> {
+            let newest = schema::newest(&connection)?;
+            let scrub = schema::mark(&connection, schema::SCRUB)? > Revision::ZERO;
+            if scrub {
+                // It was cut short, perhaps before what is to go was forgotten.
+                schema::set_mark(&connection, schema::COMPACTED, newest)?;
+            }
             let marks = (schema::mark(&connection, schema::COMPACTED)?, schema::mark(&connection, schema::SWEPT)?);
-            Ok((schema::newest(&connection)?, marks, Leases::load(&connection, now)?))
+            Ok((newest, marks, scrub, Leases::load(&connection, now)?))
         };
-        let (revision, (compacted, swept), leases) = load().map_err(|err| schema::open_error(&path, &err))?;
+        let (revision, (compacted, swept), scrub, leases) = load().map_err(|err| schema::open_error(&path, &err))?;
         let next_expiry = leases.next_end();
         let shared = Arc::new(Shared {
             queue: Queue::new(),
@@ -173,7 +179,7 @@ impl Embedded {
             health: Health::new(path.clone()),
             counters: Counters::default(),
             compacted: AtomicU64::new(compacted.0),
-            scrub: AtomicBool::new(false),
+            scrub: AtomicBool::new(scrub),
             shrink: Mutex::default(),
             in_use_bytes: AtomicU64::new(0),
             last_compaction: Mutex::default(),
@@ -188,6 +194,7 @@ impl Embedded {
             schedule: options.retention.map(|policy| Schedule::new(policy, now)),
             next_expiry,
             pause: None,
+            scrub_pause: None,
             vacuuming: false,
             busy_log: 0,
             _lock: lock,
@@ -281,6 +288,10 @@ impl Store for Embedded {
 
     fn compacted(&self) -> Revision {
         self.shared.compacted()
+    }
+
+    fn plan_scrub(&self) -> BoxFuture<'_, Result<()>> {
+        async move { self.shared.queue.run(Command::PlanScrub, 0).await.map(drop) }.boxed()
     }
 
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {

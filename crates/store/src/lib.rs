@@ -192,6 +192,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
     /// Flushes and closes; later calls fail with [`Error::Unavailable`].
     fn close(&self) -> BoxFuture<'_, Result<()>>;
+    /// What is overwritten from now on is to be gone for good: should [`Self::scrub`] not be asked for, nor come to its end, before
+    /// the process dies, the engine does it when it is opened again.
+    fn plan_scrub(&self) -> BoxFuture<'_, Result<()>> {
+        async { Ok(()) }.boxed()
+    }
     /// Overwrites what [`Self::compact`] has forgotten, where the engine can. It is done later, when there is nothing else to do.
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {
         async { Ok(()) }.boxed()

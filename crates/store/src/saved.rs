@@ -75,6 +75,9 @@ enum Line {
 struct End {
     files: u64,
     records: u64,
+    /// Records that there were, could not be read, and are not in it. Older programs counted none.
+    #[serde(default)]
+    unreadable: u64,
     /// Of all lines before this one.
     sha256: String,
 }
@@ -84,6 +87,7 @@ struct End {
 struct Tally {
     files: u64,
     records: u64,
+    unreadable: u64,
     digest: Sha256,
 }
 
@@ -94,7 +98,8 @@ impl Tally {
 
     fn end(&self) -> End {
         let digest = Bytes::copy_from_slice(&self.digest.clone().finalize());
-        End { files: self.files, records: self.records, sha256: format!("{digest:x}") }
+        let Self { files, records, unreadable, .. } = *self;
+        End { files, records, unreadable, sha256: format!("{digest:x}") }
     }
 }
 
@@ -122,6 +127,11 @@ impl Writer {
         let value = String::from_utf8(record.value.to_vec()).map_err(|_| SavedError::Binary(record.key.clone()))?;
         self.tally.records += 1;
         self.line(&Line::Record { key: record.key.clone(), revision: record.revision.0, value })
+    }
+
+    /// One that should be in it, and cannot be read.
+    pub fn unreadable(&mut self) {
+        self.tally.unreadable += 1;
     }
 
     /// What can be written out by now.
@@ -175,10 +185,15 @@ impl<R: Read> Reader<R> {
         &self.head
     }
 
+    /// How many records are missing because nobody could read them. Known at the end.
+    pub fn unreadable(&self) -> u64 {
+        self.tally.unreadable
+    }
+
     /// `None` once all was read, and is as it was written.
     #[expect(clippy::should_implement_trait, reason = "an iterator would let errors be skipped")]
     pub fn next(&mut self) -> Result<Option<Item>, SavedError> {
-        let expected = self.tally.end();
+        let before = self.tally.end();
         match self.read()? {
             Line::File { name, content } => {
                 self.tally.files += 1;
@@ -188,7 +203,10 @@ impl<R: Read> Reader<R> {
                 self.tally.records += 1;
                 Ok(Some(Item::Record(Record { key, value: value.into(), revision: Revision(revision) })))
             }
-            Line::End(end) if end == expected && self.is_at_end()? => Ok(None),
+            Line::End(end) if end == (End { unreadable: end.unreadable, ..before }) && self.is_at_end()? => {
+                self.tally.unreadable = end.unreadable;
+                Ok(None)
+            }
             Line::End(_) => Err(SavedError::Damaged),
             Line::Head(_) => Err(SavedError::Line { line: self.line, why: "a second head".to_owned() }),
         }
@@ -264,6 +282,28 @@ mod tests {
         assert_eq!(items.len(), 1001);
         assert_eq!(items[0], Item::File { name: "pki/ca.key".to_owned(), content: "secret\n".to_owned() });
         assert_eq!(items[7], Item::Record(record("registry/0006", 6)));
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_counted() {
+        let counted = |file: &[u8]| {
+            let mut reader = Reader::open(file).unwrap();
+            while reader.next().unwrap().is_some() {}
+            reader.unreadable()
+        };
+        assert_eq!(counted(&written()), 0);
+        let mut writer = Writer::new(head()).unwrap();
+        writer.record(&record("a", 1)).unwrap();
+        writer.unreadable();
+        writer.unreadable();
+        assert_eq!(counted(&writer.finish().unwrap()), 2);
+        // As it was written before that was counted.
+        let mut text = String::new();
+        MultiGzDecoder::new(written().as_slice()).read_to_string(&mut text).unwrap();
+        let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+        out.write_all(text.replace("\"unreadable\":0,", "").as_bytes()).unwrap();
+        assert!(text.contains("\"unreadable\":0,"));
+        assert_eq!(counted(&out.finish().unwrap()), 0);
     }
 
     #[test]

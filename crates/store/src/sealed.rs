@@ -140,6 +140,8 @@ pub struct Sealing {
     elsewhere: Mutex<BTreeSet<String>>,
     /// Something was seen that is not as it is wanted.
     is_unsettled: AtomicBool,
+    /// Plain values were encrypted, and may still be found in the store's files.
+    had_plain: AtomicBool,
     wake: Notify,
     /// Rings of before, which transactions may still be on their way with.
     retired: Mutex<Vec<Arc<Keyring>>>,

@@ -114,6 +114,31 @@ async fn plain_values_are_read_then_encrypted_and_wiped() {
     assert_eq!(inner.get(&key("7")).await.unwrap().unwrap().value, value("7"));
 }
 
+#[tokio::test]
+async fn plain_values_are_wiped_though_the_server_died_after_encrypting_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = plain(dir.path());
+    for at in 0..3 {
+        put(&*inner, &key(&at.to_string()), value(&at.to_string())).await;
+    }
+    // What a server does that dies before it has forgotten what it has encrypted.
+    inner.plan_scrub().await.unwrap();
+    for at in 0..3 {
+        put(&*inner, &key(&at.to_string()), "sealed").await;
+    }
+    inner.close().await.unwrap();
+    assert!(is_on_disk(dir.path(), MARKER));
+    let inner = plain(dir.path());
+    eventually("the file is written anew", async || !is_on_disk(dir.path(), MARKER)).await;
+    // Done once and for all: history is kept again.
+    let before = put(&*inner, &key("0"), "again").await;
+    put(&*inner, &key("0"), "and again").await;
+    inner.close().await.unwrap();
+    let inner = plain(dir.path());
+    let past = inner.range(Range { at: Some(before), ..Range::default() }).await.unwrap();
+    assert_eq!(past.records[0].value, "again");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_replaced_under_load_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();

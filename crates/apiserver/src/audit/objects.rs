@@ -1,6 +1,6 @@
 //! What was sent and answered, as far as it is written down: never what is secret, and never so much that it cannot be read.
 
-use croft_meta::redact::{self, HIDDEN, LAST_APPLIED};
+use croft_meta::redact::{self, HIDDEN, LAST_APPLIED, SECRET_BACKUPS};
 use serde_json::Value;
 
 /// What is longer is left out: an event must stay a line that readers take.
@@ -24,7 +24,8 @@ fn hide(value: &mut Value, is_secret: bool) {
             let is_secret = is_secret || matches!(kind, "Secret" | "SecretList");
             let is_operation = fields.contains_key("op") && fields.contains_key("path");
             let path = fields.get("path").and_then(Value::as_str).unwrap_or_default();
-            let is_hidden = is_operation && (is_secret || path.split('/').any(redact::is_secretive));
+            let names_secret = |part: &str| part == SECRET_BACKUPS || redact::is_secretive(part);
+            let is_hidden = is_operation && (is_secret || path.split('/').any(names_secret));
             for (name, field) in fields.iter_mut() {
                 let has_values = is_secret && matches!(name.as_str(), "data" | "stringData");
                 if has_values || name == LAST_APPLIED || (is_hidden && name == "value") {
@@ -83,6 +84,9 @@ mod tests {
             (json!({"username": "ann", "password": LEAK}), false),
             (json!({"metadata": {"annotations": {LAST_APPLIED: LEAK}}}), false),
             (json!({"spec": {"volumes": [{"cloudInitNoCloud": {"userData": LEAK}}]}}), false),
+            (json!({"items": [{"status": {"secretBackups": [{"name": "s", "data": {"a": LEAK}}]}}]}), false),
+            (json!([{"op": "add", "path": "/status/secretBackups/0/data/a", "value": LEAK}]), false),
+            (json!([{"op": "add", "path": "/status", "value": {"secretBackups": [{"data": {"a": LEAK}}]}}]), false),
         ] {
             let shown = without_secrets(object, is_secret, false).to_string();
             assert!(!shown.contains(LEAK) && shown.contains(HIDDEN), "{shown}");

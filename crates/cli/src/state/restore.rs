@@ -14,12 +14,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 use croft_meta::Revision;
 use croft_meta::time::format_seconds;
+use croft_store::embedded::{DirLock, after_restoring};
 use croft_store::sealed::Sealer;
-use croft_store::{Compare, Op, Range, Record, Restoring, Store, Txn, TxnResult};
+use croft_store::{Compare, Etcd, Gate, Op, Passage, Range, Record, Restoring, Store, Txn, TxnResult};
 use jiff::Timestamp;
 
 use super::choose;
-use super::saved::{self, About, PrivateDir};
+use super::saved::{self, About, Unnamed};
 use crate::backup::target::TargetArgs;
 use crate::options::ServerArgs;
 use crate::server::create_data_dir;
@@ -46,12 +47,11 @@ pub(super) struct RestoreArgs {
 
 pub(super) async fn run(args: RestoreArgs) -> Result<(), Failure> {
     let settings = Settings::resolve(args.server).map_err(Failure::usage)?;
-    // Only its own copy goes with it.
-    let fetched = PrivateDir::new()?;
+    let fetched = Unnamed::new()?;
     let file = if let Some(file) = &args.file {
         file.clone()
     } else {
-        let file = fetched.path().join("state");
+        let file = fetched.path();
         let opened = args.target.open_said()?;
         let states = opened.store.states().await.context("cannot list the backup target")?;
         let state = choose(states, args.name.as_deref())?;
@@ -79,26 +79,78 @@ async fn into_directory(settings: &Settings, file: &Path, about: &About) -> anyh
     let sealer = Sealer::open(&settings.encryption, &format_seconds(Timestamp::now()))?;
     let filled = tokio::task::spawn_blocking(move || -> anyhow::Result<()> {
         saved::read(&file, |record| Ok(restoring.add(&sealer.seal(record)?)?))?;
-        Ok(restoring.finish()?)
+        Ok(restoring.finish(unix_millis())?)
     });
     filled.await.context("the restore was cut short")?
 }
 
 async fn into_etcd(settings: &Settings, etcd: &EtcdSettings, file: &Path, about: &About) -> anyhow::Result<()> {
+    let dir = settings.data_dir.join("store");
+    let _turn = DirLock::beside(&dir)?;
+    let place = format!("{} on {}", std::path::absolute(&settings.data_dir)?.display(), crate::node_name::of_host());
+    let mover = store::connect_past_gate(etcd).await?;
+    let filled = fill_etcd(settings, etcd, &mover, &place, file, about).await;
+    let closed = mover.close().await;
+    filled?;
+    Ok(closed?)
+}
+
+/// Its gate is shut until all is there, so that no server takes a part of it for the whole.
+async fn fill_etcd(
+    settings: &Settings,
+    etcd: &EtcdSettings,
+    mover: &Etcd,
+    place: &str,
+    file: &Path,
+    about: &About,
+) -> anyhow::Result<()> {
+    let is_begun = is_begun(mover, place).await?;
+    write_files(&settings.data_dir, &about.files)?;
+    if is_begun {
+        mover.clear().await?;
+    } else {
+        shut_gate(mover, place).await?;
+    }
+    // Far above what was saved, and above whatever etcd counts: nobody must take what is to come for what he knows.
+    let ahead = after_restoring(Revision(about.head.revision), unix_millis());
+    mover.set_base(ahead.max(mover.revision().await?)).await?;
+    let store = store::open_past_gate(etcd, &settings.encryption).await?;
+    let written = write_records(&store, file).await;
+    let closed = store.close().await;
+    written?;
+    closed?;
+    let (_, seen) = mover.gate().await?.context("the gate of etcd was opened meanwhile")?;
+    if !mover.set_gate(Some(seen), None).await? {
+        bail!("the gate of etcd was changed meanwhile; give the same command again");
+    }
+    Ok(())
+}
+
+/// Whether an earlier command has shut the gate, and may have brought a part. Nobody else may, and nothing may be there.
+async fn is_begun(mover: &Etcd, place: &str) -> anyhow::Result<bool> {
+    match mover.gate().await? {
+        Some((gate, _)) if gate.passage == Passage::Restoring && gate.other == place => return Ok(true),
+        Some((gate, _)) => bail!("this etcd is not to be used: {}", gate.words()),
+        None => {}
+    }
     // Looked at as it is: the key of what is in the way may be gone.
-    let engine = store::open_engine(&settings.store, &settings.data_dir).await?;
-    let first = engine.range(Range { limit: 1, ..Range::default() }).await?;
-    engine.close().await?;
-    if !first.records.is_empty() {
+    if !mover.range(Range { limit: 1, ..Range::default() }).await?.records.is_empty() {
         bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");
     }
-    // Far above what was saved, whatever etcd counts: nobody must take what is to come for what he knows.
-    let ahead = Revision(about.head.revision.saturating_add(croft_store::embedded::AHEAD));
-    let etcd = store::connect_past_gate(etcd).await?;
-    etcd.set_base(ahead).await?;
-    etcd.close().await?;
-    let store = store::open(&settings.store, &settings.encryption, &settings.data_dir).await?;
-    write_files(&settings.data_dir, &about.files)?;
+    Ok(false)
+}
+
+async fn shut_gate(mover: &Etcd, place: &str) -> anyhow::Result<()> {
+    let id = format!("{:016x}", getrandom::u64()?);
+    let when = format_seconds(Timestamp::now());
+    let gate = Gate { passage: Passage::Restoring, id, other: place.to_owned(), when };
+    if !mover.set_gate(None, Some(&gate)).await? {
+        bail!("somebody else has begun to fill this etcd");
+    }
+    Ok(())
+}
+
+async fn write_records(store: &Arc<dyn Store>, file: &Path) -> anyhow::Result<()> {
     let (sender, mut records) = tokio::sync::mpsc::channel::<Record>(64);
     let file = file.to_owned();
     let reading = tokio::task::spawn_blocking(move || {
@@ -106,7 +158,7 @@ async fn into_etcd(settings: &Settings, etcd: &EtcdSettings, file: &Path, about:
     });
     let mut puts = tokio::task::JoinSet::new();
     while let Some(record) = records.recv().await {
-        puts.spawn(put(Arc::clone(&store), record));
+        puts.spawn(put(Arc::clone(store), record));
         if puts.len() >= 16
             && let Some(done) = puts.join_next().await
         {
@@ -116,8 +168,12 @@ async fn into_etcd(settings: &Settings, etcd: &EtcdSettings, file: &Path, about:
     while let Some(done) = puts.join_next().await {
         done.context("the restore was cut short")??;
     }
-    reading.await.context("the restore was cut short")??;
-    Ok(store.close().await?)
+    reading.await.context("the restore was cut short")?
+}
+
+fn unix_millis() -> u64 {
+    // A clock from before 1970 tells nothing.
+    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
 async fn put(store: Arc<dyn Store>, record: Record) -> anyhow::Result<()> {

@@ -1,18 +1,22 @@
 //! Files with a saved state: made private, and read to their end before anything is done with them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use croft_store::saved::{Head, Item, Reader};
+use rustix::fs::MemfdFlags;
 use serde_json::{Value, json};
 
 /// What a file has.
 pub(super) struct About {
     pub(super) head: Head,
     pub(super) records: u64,
+    /// Objects that could not be read when it was saved, and are not in it.
+    pub(super) unreadable: u64,
     /// By the names in the data directory.
     pub(super) files: BTreeMap<String, String>,
 }
@@ -20,16 +24,26 @@ pub(super) struct About {
 impl About {
     pub(super) fn words(&self) -> String {
         let Head { version, cluster, saved, revision, .. } = &self.head;
-        format!(
+        let mut told = format!(
             "{} objects and {} files of cluster {cluster} at revision {revision}, saved {saved} by croft {version}",
             self.records,
             self.files.len()
-        )
+        );
+        if let Some(lack) = self.lack() {
+            told = format!("{told}; {lack}");
+        }
+        told
+    }
+
+    /// What is to be said of one that has not all objects.
+    pub(super) fn lack(&self) -> Option<String> {
+        let Self { unreadable, .. } = self;
+        (*unreadable > 0).then(|| format!("{unreadable} objects could not be read and are not in it"))
     }
 
     pub(super) fn document(&self) -> Value {
         let files: Vec<&String> = self.files.keys().collect();
-        let mut document = json!({ "objects": self.records, "files": files });
+        let mut document = json!({ "objects": self.records, "unreadable": self.unreadable, "files": files });
         if let (Value::Object(document), Ok(Value::Object(head))) = (&mut document, serde_json::to_value(&self.head)) {
             document.extend(head);
         }
@@ -65,7 +79,7 @@ pub(super) fn read(
             }
         }
     }
-    Ok(About { head: reader.head().clone(), records, files })
+    Ok(About { head: reader.head().clone(), records, unreadable: reader.unreadable(), files })
 }
 
 /// Directly in `pki/`.
@@ -85,38 +99,34 @@ pub(super) fn create_private(path: &Path) -> anyhow::Result<()> {
     create().with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// For what is on its way; it goes with this.
-pub(super) struct PrivateDir(PathBuf);
+/// A file for what is on its way, in the clear: in memory, without a name, and gone with this, however this process ends.
+pub(super) struct Unnamed(OwnedFd);
 
-impl PrivateDir {
+impl Unnamed {
     pub(super) fn new() -> anyhow::Result<Self> {
-        Self::at(std::env::temp_dir().join(format!("croft-state-{:016x}", getrandom::u64()?)))
+        let made = rustix::fs::memfd_create("state", MemfdFlags::CLOEXEC);
+        Ok(Self(made.context("cannot make a file in memory")?))
     }
 
-    /// In a place of its own: what an earlier one left there goes.
-    pub(super) fn at(path: PathBuf) -> anyhow::Result<Self> {
-        if path.exists() {
-            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-        }
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for PrivateDir {
-    fn drop(&mut self) {
-        // Only a signal leaves more behind.
-        let _ = fs::remove_dir_all(&self.0);
+    /// For this process alone.
+    pub(super) fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_on_its_way_has_no_name() {
+        let unnamed = Unnamed::new().unwrap();
+        fs::write(unnamed.path(), b"more").unwrap();
+        fs::write(unnamed.path(), b"it").unwrap();
+        assert_eq!(fs::read(unnamed.path()).unwrap(), b"it");
+        let target = fs::read_link(unnamed.path()).unwrap();
+        assert!(target.starts_with("/memfd:state (deleted)"), "{}", target.display());
+    }
 
     #[test]
     fn files_stay_where_they_belong() {

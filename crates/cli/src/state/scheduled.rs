@@ -3,7 +3,8 @@
 //! One after another: take the Lease, remove what an earlier attempt left, save, read back what was written, and only then delete
 //! what is older. Whoever is cut off at any point leaves either a whole state or parts that the next attempt removes.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::claim::Claim;
-use super::saved::{self, About, PrivateDir};
+use super::saved::{self, About, Unnamed};
 use super::{PATH, described};
 use crate::backup::target::{Opened, TargetArgs};
 use crate::client::ClientArgs;
@@ -33,8 +34,17 @@ pub(crate) struct Scheduled {
     pub(crate) client: kube::Client,
     /// Where the admin's way in is.
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) data_dir: PathBuf,
     pub(crate) settings: StateSettings,
+}
+
+/// Earlier versions made states in the data directory, in the clear, and left them there when they were killed.
+pub(crate) fn remove_left(data_dir: &Path) {
+    let left = data_dir.join("state.saving");
+    match std::fs::remove_dir_all(&left) {
+        Ok(()) => info!(path = %left.display(), "removed a state that was never finished"),
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => warn!(path = %left.display(), %error, "what is left of a state could not be removed"),
+    }
 }
 
 impl Scheduled {
@@ -100,8 +110,8 @@ impl Scheduled {
     /// Renews the Lease meanwhile: who loses it stops.
     async fn save_held(&self, claim: &mut Claim) -> anyhow::Result<SavedState> {
         let opened = self.open().await?;
-        let dir = PrivateDir::at(self.data_dir.join("state.saving"))?;
-        let file = dir.path().join("state");
+        let unnamed = Unnamed::new()?;
+        let file = unnamed.path();
         let about = holding(claim, self.fetch(&file)).await??;
         let left = claim.schedule.writing.clone();
         let cluster = about.head.cluster.clone();
@@ -114,6 +124,15 @@ impl Scheduled {
         claim.schedule.writing.clone_from(&state.name);
         let kept = holding(claim, write(&opened, state, &file)).await??;
         claim.schedule.writing.clear();
+        let incomplete = std::mem::take(&mut claim.schedule.incomplete);
+        if !incomplete.is_empty() && incomplete != kept.name {
+            replace(&opened, &cluster, incomplete).await;
+        }
+        if let Some(lack) = about.lack() {
+            claim.schedule.incomplete.clone_from(&kept.name);
+            // Older ones stay: among them is the last that has everything.
+            bail!("{lack}, which is kept as {}; \"croft secrets status\" tells which they are", kept.name);
+        }
         self.forget(claim, &opened, &cluster).await;
         Ok(SavedState { time: Timestamp::now(), name: kept.name, size: kept.size, objects: about.records })
     }
@@ -126,8 +145,7 @@ impl Scheduled {
     }
 
     /// Into a file, which is then read to its end.
-    async fn fetch(&self, file: &std::path::Path) -> anyhow::Result<About> {
-        saved::create_private(file)?;
+    async fn fetch(&self, file: &Path) -> anyhow::Result<About> {
         let request = http::Request::get(PATH).body(kube::client::Body::empty())?;
         let answer = self.client.send(request).await.context("cannot ask for the state")?;
         if !answer.status().is_success() {
@@ -164,7 +182,7 @@ impl Scheduled {
 }
 
 /// Writes and reads back. What is not good does not stay.
-async fn write(opened: &Opened, state: State, file: &std::path::Path) -> anyhow::Result<State> {
+async fn write(opened: &Opened, state: State, file: &Path) -> anyhow::Result<State> {
     let store = &opened.store;
     let written = async {
         let kept = store.save_state(state.clone(), file, opened.keys.current()).await;
@@ -181,6 +199,14 @@ async fn write(opened: &Opened, state: State, file: &std::path::Path) -> anyhow:
         warn!(name = state.name, error = %croft_meta::Chain(&error), "what is left of a state could not be removed");
     }
     written
+}
+
+/// One that lacks objects goes when there is a newer one, so that a key that is lost for days does not fill the target.
+async fn replace(opened: &Opened, cluster: &str, name: String) {
+    let state = State { cluster: cluster.to_owned(), name, ..State::default() };
+    if let Err(error) = opened.store.delete_state(&state).await {
+        warn!(name = state.name, error = %croft_meta::Chain(&error), "a state that is not complete could not be removed");
+    }
 }
 
 /// Does something with the Lease in hand, and gives up when it is lost.

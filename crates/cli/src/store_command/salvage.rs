@@ -16,9 +16,11 @@ use croft_store::sealed::{SealOptions, Sealer};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{Failure, print};
+use crate::server::leave_no_core;
+use crate::{Failure, download, print};
 
 const KUBE_SYSTEM: &str = "registry/core/namespaces/kube-system";
+const OBJECTS: &str = "registry/";
 const EVENTS: &str = "registry/core/events/";
 
 #[derive(Debug, Args)]
@@ -33,6 +35,8 @@ pub(super) struct SalvageArgs {
 }
 
 pub(super) async fn run(args: SalvageArgs) -> Result<(), Failure> {
+    // All Secrets of the cluster pass through.
+    leave_no_core();
     let work = tokio::task::spawn_blocking(move || salvaged(&args));
     let told = work.await.context("it was cut short")??;
     print(&told)
@@ -73,17 +77,22 @@ fn save(args: &SalvageArgs, mut out: File) -> anyhow::Result<String> {
     }
     let (mut kept, mut unopened) = (0_u64, Vec::new());
     for record in std::mem::take(&mut salvaged.records) {
-        if record.key.starts_with(EVENTS) {
+        // What is beside the objects is of a moment that has passed, such as the addresses of servers.
+        if record.key.starts_with(EVENTS) || !record.key.starts_with(OBJECTS) {
             continue;
         }
         match keys.unseal(&record).and_then(|record| writer.record(&record).map_err(|error| error.to_string())) {
             Ok(()) => kept += 1,
-            Err(why) => unopened.push(format!("{}: {why}", record.key)),
+            Err(why) => {
+                writer.unreadable();
+                unopened.push(format!("{}: {why}", record.key));
+            }
         }
         out.write_all(&writer.take())?;
     }
     out.write_all(&writer.finish()?)?;
     out.sync_all()?;
+    download::keep_name(&args.file)?;
     if kept == 0 {
         bail!("nothing could be read");
     }
@@ -148,6 +157,28 @@ fn report(file: &Path, kept: u64, files: usize, salvaged: &Salvaged, unopened: &
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn only_objects_are_brought_back() {
+        use croft_store::saved::{Item, Reader};
+        use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
+        let place = tempfile::tempdir().unwrap();
+        let (data_dir, file) = (place.path().join("data"), place.path().join("salvaged"));
+        let store = Embedded::open(&data_dir.join("store"), EmbeddedOptions::default()).unwrap();
+        // A server that is gone would be taken for one that runs, for ever.
+        let keys = ["apiservers/10.0.0.1:6443", "registry/core/events/a/b", "registry/core/pods/a/b"];
+        let put = |key: &str| Op::Put { key: key.to_owned(), value: "{}".into(), lease: None };
+        store.txn(Txn { compare: Vec::new(), ops: keys.map(put).into() }).await.unwrap();
+        store.close().await.unwrap();
+        let args = SalvageArgs { data_dir, file: file.clone(), encryption_key_file: None };
+        salvaged(&args).unwrap();
+        let mut reader = Reader::open(File::open(&file).unwrap()).unwrap();
+        let mut found = Vec::new();
+        while let Some(Item::Record(record)) = reader.next().unwrap() {
+            found.push(record.key);
+        }
+        assert_eq!(found, ["registry/core/pods/a/b"]);
+    }
 
     #[test]
     fn losses_are_named() {

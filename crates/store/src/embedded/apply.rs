@@ -10,7 +10,7 @@ use croft_meta::Revision;
 use rusqlite::Connection;
 
 use super::queue::{Command, Outcome};
-use super::schema::{self, COMPACTED};
+use super::schema::{self, COMPACTED, SCRUB};
 use super::watch::Change;
 use crate::{Compare, Error, Event, LeaseId, Op, Result, Txn, TxnResult};
 
@@ -29,6 +29,10 @@ pub(super) fn apply(
         Command::Grant(ttl) => Ok(Ok((Outcome { lease: Some(grant(connection, *ttl)?), ..unchanged }, None))),
         Command::Revoke(lease) => revoke(connection, *lease, current),
         Command::Compact(revision) => Ok(compact(connection, *revision, current)?.map(|()| (unchanged, None))),
+        Command::PlanScrub => {
+            schema::set_mark(connection, SCRUB, current.next())?;
+            Ok(Ok((unchanged, None)))
+        }
     }
 }
 

@@ -1,26 +1,43 @@
-//! One process per data directory.
+//! One process per data directory, and one that makes it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Held as long as the engine is open; the kernel lets go of it when the process dies, however it dies.
+/// Held as long as the engine is open, or made; the kernel lets go of it when the process dies, however it dies.
 #[derive(Debug)]
-pub(super) struct DirLock {
+pub struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    pub(super) fn take(dir: &Path) -> Result<Self> {
-        let path = dir.join("lock");
+    /// Nobody else has the store in `dir` open.
+    pub fn take(dir: &Path) -> Result<Self> {
+        Self::at(&dir.join("lock"), dir)
+    }
+
+    /// Nobody else makes a store for `dir`, which need not be there yet. The file stays: whoever removed it would take it from
+    /// under the next one.
+    pub fn beside(dir: &Path) -> Result<Self> {
+        Self::at(&dir.with_added_extension("lock"), dir)
+    }
+
+    fn at(path: &Path, dir: &Path) -> Result<Self> {
         let fail = |source: std::io::Error| Error::Engine {
             context: format!("cannot lock the data directory with {}", path.display()),
             source: source.into(),
         };
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(fail)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -12,6 +12,8 @@ use crate::{Error, Result};
 const MOVED: &str = "moved.json";
 /// In the directory of a store that was made by moving another one.
 pub(super) const ORIGIN: &str = "origin";
+/// There until the other store is known to be left.
+pub(super) const ARRIVING: &str = "arriving";
 
 /// Where the objects of a store went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +57,25 @@ pub fn origin(dir: &Path) -> Option<String> {
     fs::read_to_string(dir.join(ORIGIN)).ok()
 }
 
+/// The other store was left: from now on the one in `dir` can be opened.
+pub fn mark_arrived(dir: &Path) -> Result<()> {
+    let path = dir.join(ARRIVING);
+    let removed = match fs::remove_file(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done.and_then(|()| File::open(dir)?.sync_all()),
+    };
+    removed
+        .map_err(|error| Error::Engine { context: format!("cannot remove {}", path.display()), source: error.into() })
+}
+
 pub(super) fn refuse_moved(dir: &Path) -> Result<()> {
+    if dir.join(ARRIVING).exists() {
+        return Err(Error::Engine {
+            context: format!("the store in {} is not to be used yet", dir.display()),
+            source: "the one that its objects come from was not left; give the same \"croft migrate-store\" again"
+                .into(),
+        });
+    }
     let Some(moved) = moved(dir)? else { return Ok(()) };
     Err(Error::Engine {
         context: format!("the store in {} is one of the past", dir.display()),

@@ -21,6 +21,8 @@ pub(super) enum Command {
     Grant(Duration),
     Revoke(LeaseId),
     Compact(Revision),
+    /// What is there and is overwritten from now on is to be gone from the file one day.
+    PlanScrub,
 }
 
 /// What became of a command.

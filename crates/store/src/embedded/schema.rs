@@ -37,6 +37,9 @@ pub(super) const COMPACTED: &str = "compacted";
 /// The rows of forgotten versions are gone up to here.
 pub(super) const SWEPT: &str = "swept";
 
+/// There when the file is to be written anew. Its revision says since when, and matters to nobody.
+pub(super) const SCRUB: &str = "scrub";
+
 /// The row of the `position`th change of a transaction.
 pub(super) fn row_id(revision: Revision, position: usize) -> i64 {
     // Revisions fit in 47 bits (a million commits a second for four years) and positions are bounded by the limits.
@@ -148,6 +151,10 @@ pub(super) fn set_mark(connection: &Connection, name: &str, revision: Revision) 
     let mut statement = connection.prepare_cached("INSERT OR REPLACE INTO mark (name, revision) VALUES (?1, ?2)")?;
     statement.execute((name, i64::try_from(revision.0).unwrap_or(i64::MAX)))?;
     Ok(())
+}
+
+pub(super) fn clear_mark(connection: &Connection, name: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM mark WHERE name = ?1")?.execute([name]).map(drop)
 }
 
 /// The newest revision: compaction may have taken the newest row (a deletion), but then its mark is as new.

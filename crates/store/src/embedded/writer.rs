@@ -17,7 +17,7 @@ use super::compaction::{self, Schedule, Sweeper};
 use super::lock::DirLock;
 use super::queue::{Command, Outcome, Queued};
 use super::watch::Change;
-use super::{Shared, apply};
+use super::{Shared, apply, schema};
 use crate::stats::Counters;
 use crate::{Error, Result, TxnResult};
 
@@ -31,6 +31,8 @@ const SWEEP_IDLE: Duration = Duration::from_millis(5);
 /// After a failed attempt to end leases or to sweep.
 const RETRY: Duration = Duration::from_secs(1);
 const SCRUB_RETRY: Duration = Duration::from_millis(100);
+/// After one that failed, which may have taken its time: a disk that is full stays so for a while.
+const SCRUB_AGAIN: Duration = Duration::from_mins(1);
 /// So often it is tried to cut the log to nothing, which readers may be in the way of.
 const CUTS: u32 = 50;
 
@@ -44,6 +46,8 @@ pub(super) struct Writer {
     pub(super) next_expiry: Option<Instant>,
     /// Housekeeping failed: not before this.
     pub(super) pause: Option<Instant>,
+    /// The file could not be written anew: not before this.
+    pub(super) scrub_pause: Option<Instant>,
     pub(super) vacuuming: bool,
     /// How often a reader was in the way of the log's end.
     pub(super) busy_log: u32,
@@ -78,12 +82,14 @@ impl Writer {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let scrub = self.shared.scrub.load(Ordering::Acquire);
         let shrink = self.shared.wants_shrinking();
-        let housekeeping = (!self.sweeper.is_done() || self.vacuuming || scrub || shrink).then(Instant::now);
-        let housekeeping = housekeeping.map(|now| self.pause.map_or(now, |pause| pause.max(now)));
+        let now = Instant::now();
+        let after = |pause: Option<Instant>| pause.map_or(now, |pause| pause.max(now));
+        let housekeeping = (!self.sweeper.is_done() || self.vacuuming || shrink).then(|| after(self.pause));
+        let scrub = self.shared.scrub.load(Ordering::Acquire);
+        let scrub = scrub.then(|| after(self.pause).max(after(self.scrub_pause)));
         let schedule = self.schedule.as_ref().map(Schedule::next);
-        [housekeeping, schedule, self.next_expiry].into_iter().flatten().min()
+        [housekeeping, scrub, schedule, self.next_expiry].into_iter().flatten().min()
     }
 
     fn commit(&mut self, batch: Vec<Queued>) {
@@ -159,6 +165,8 @@ impl Writer {
                 self.shared.set_compacted(*revision);
                 self.sweeper.extend(*revision);
             }
+            // One that was wanted before would not see what is overwritten next: whoever plans asks for it at the end.
+            (Command::PlanScrub, Ok(_)) => self.shared.scrub.store(false, Ordering::Release),
             _ => {}
         }
     }
@@ -213,21 +221,31 @@ impl Writer {
     }
 
     /// Once all that was forgotten is swept, the file is written anew, and the log cut to nothing. It takes a moment for each few
-    /// MiB, in which nobody writes: it is asked for once, when what was stored plain has been encrypted.
+    /// MiB, in which nobody writes: it is asked for once, when what was stored plain has been encrypted. The mark in the file stays
+    /// until it is done, so that whoever opens the file after a crash does it.
     fn scrub(&mut self) {
         let is_wanted = self.shared.scrub.load(Ordering::Acquire);
-        if !is_wanted || !self.sweeper.is_done() || self.pause.is_some_and(|pause| pause > Instant::now()) {
+        let is_paused = [self.pause, self.scrub_pause].into_iter().flatten().any(|pause| pause > Instant::now());
+        if !is_wanted || !self.sweeper.is_done() || is_paused {
             return;
         }
-        match compaction::rewrite(&self.connection) {
+        match self.rewrite() {
             Ok(true) => self.shared.scrub.store(false, Ordering::Release),
             // Somebody reads the log at this moment.
             Ok(false) => self.pause = Some(Instant::now() + SCRUB_RETRY),
             Err(err) => {
-                self.shared.scrub.store(false, Ordering::Release);
-                tracing::warn!(error = %err, "what was forgotten could not be overwritten in the file");
+                self.scrub_pause = Some(Instant::now() + SCRUB_AGAIN);
+                tracing::warn!(error = %err, "what was forgotten could not be overwritten in the file; trying again");
             }
         }
+    }
+
+    fn rewrite(&self) -> rusqlite::Result<bool> {
+        let is_done = compaction::rewrite(&self.connection)?;
+        if is_done {
+            schema::clear_mark(&self.connection, schema::SCRUB)?;
+        }
+        Ok(is_done)
     }
 
     /// Forgetting need not be durable by itself: it is not flushed, the next commit does that for it.

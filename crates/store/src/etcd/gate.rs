@@ -19,6 +19,8 @@ use crate::{Error, Result};
 pub enum Passage {
     /// Objects are being moved here; not all of them are here.
     Arriving,
+    /// A saved state is being restored here; not all of it is here.
+    Restoring,
     /// Objects are being moved away; all of them are here.
     Leaving,
     /// Objects were moved away; what is here is of the past.
@@ -44,6 +46,10 @@ impl Gate {
             Passage::Arriving => format!(
                 "objects are being moved here from {other} since {when}, and not all of them are here; give the same \"croft \
                  migrate-store\" again, or with --abort"
+            ),
+            Passage::Restoring => format!(
+                "a saved state is being restored here for {other} since {when}, and not all of it is here; give the same \"croft \
+                 state restore\" again"
             ),
             Passage::Leaving => format!(
                 "its objects are being moved to {other} since {when}; give the same \"croft migrate-store\" again, or with --abort"

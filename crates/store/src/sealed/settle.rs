@@ -88,7 +88,6 @@ struct Pass {
     rewritten: u64,
     /// Somebody else was quicker: to be looked at again.
     conflicts: u64,
-    had_plain: bool,
     /// Keys of values that cannot be rewritten.
     needed: BTreeSet<KeyId>,
 }
@@ -158,25 +157,27 @@ impl Sealing {
     async fn rewrite_all(&self) -> Result<()> {
         self.wait_for_writers().await;
         self.progress.lock().total = self.tally().await?.unsettled();
-        let (mut rewritten, mut had_plain) = (0, false);
+        let mut rewritten = 0;
         let (keys, needed) = loop {
             let keys = self.keys.load_full();
             let pass = self.pass(&keys).await?;
             rewritten += pass.rewritten;
-            had_plain |= pass.had_plain;
             let is_clean = pass.rewritten == 0 && pass.conflicts == 0;
             if is_clean && Arc::ptr_eq(&keys, &self.keys.load()) {
                 break (keys, pass.needed);
             }
             self.wait_for_writers().await;
         };
-        if rewritten > 0 || keys.all().len() > 1 {
+        // Of an earlier attempt as well.
+        let had_plain = self.had_plain.load(Ordering::Acquire);
+        if rewritten > 0 || had_plain || keys.all().len() > 1 {
             let newest = self.inner.revision().await?;
             self.inner.compact(newest).await?;
             tracing::info!(rewritten, "what is stored is encrypted as it is wanted");
         }
         if had_plain {
             self.inner.scrub().await?;
+            self.had_plain.store(false, Ordering::Release);
         }
         self.drop_keys(&keys, &needed).await
     }
@@ -284,6 +285,11 @@ impl Sealing {
         if batch.is_empty() {
             return Ok(());
         }
+        if batch.iter().any(|one| one.from.is_none()) && !self.had_plain.load(Ordering::Acquire) {
+            // Before the first of them: whenever this ends, the store knows what is left to do.
+            self.inner.plan_scrub().await?;
+            self.had_plain.store(true, Ordering::Release);
+        }
         if batch.len() > 1 && self.put(&batch).await? {
             self.count(&batch, pass);
             return Ok(());
@@ -305,7 +311,6 @@ impl Sealing {
 
     fn count(&self, done: &[Rewrite], pass: &mut Pass) {
         pass.rewritten += done.len() as u64;
-        pass.had_plain |= done.iter().any(|one| one.from.is_none());
         let mut progress = self.progress.lock();
         progress.done += done.len() as u64;
         progress.total = progress.total.max(progress.done);

@@ -51,6 +51,7 @@ impl Sealed {
             keys: ArcSwap::new(Arc::new(keys)),
             elsewhere: Mutex::default(),
             is_unsettled: AtomicBool::new(is_rotating),
+            had_plain: AtomicBool::new(false),
             wake: Notify::new(),
             retired: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
@@ -157,6 +158,10 @@ impl Store for Sealed {
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         self.inner.close()
+    }
+
+    fn plan_scrub(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.plan_scrub()
     }
 
     fn scrub(&self) -> BoxFuture<'_, Result<()>> {
