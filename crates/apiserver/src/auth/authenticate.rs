@@ -10,6 +10,7 @@ mod login;
 mod memo;
 pub(crate) mod oidc;
 mod passwords;
+mod patience;
 pub(crate) mod revoked;
 pub(crate) mod second_factor;
 

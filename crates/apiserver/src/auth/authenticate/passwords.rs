@@ -3,7 +3,6 @@
 //! `user-<name>` holds `username`, `password-hash` (argon2id, PHC format), `groups` (separated by commas) and, until the
 //! first password was changed, `must-change-password`. Those who have a second factor have it there too.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,7 +11,6 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_meta::object;
 use croft_pki::Secret;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -20,6 +18,7 @@ use super::USERS_NAMESPACE;
 use super::lockouts::{Lockouts, LoginLimits};
 use super::login::{Code, Credentials, LoginError, Proven};
 use super::memo::{Digest, Memo};
+use super::patience::{Patience, Watched, watched};
 use super::second_factor::SecondFactor;
 use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
@@ -30,30 +29,14 @@ const SECRET_TYPE: &str = "croft.io/user";
 const VERIFIED_TTL: Duration = Duration::from_mins(1);
 /// Each check takes a core and 19 MiB for tens of milliseconds; more at a time would only be a way to attack us.
 const CHECKS_AT_A_TIME: usize = 2;
-/// So many wrong passwords in a row are forgiven; after that the wait doubles with each.
-const FREE_FAILURES: u32 = 5;
-/// The same from one address, behind which there may be many people.
-const FREE_FAILURES_OF_ADDRESS: u32 = 30;
-const MAX_WAIT_SECONDS: i64 = 60;
-/// Failures this old are forgotten.
-const FORGET_SECONDS: i64 = 900;
-/// So many names are watched for failures.
-const MAX_WATCHED: usize = 10_000;
-
 #[derive(Debug)]
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
     pub(super) lockouts: Lockouts,
     verified: Memo<()>,
-    failures: Mutex<HashMap<Watched, Failures>>,
+    patience: Patience,
     slots: Semaphore,
     pub(super) counts: Logins,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Failures {
-    count: u32,
-    last: Timestamp,
 }
 
 /// A user that logs in with a password.
@@ -66,29 +49,13 @@ pub(crate) struct LocalUser {
     hash: String,
 }
 
-/// Whose failures are counted: a name's and an address's, each on its own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Watched {
-    Name(String),
-    Address(IpAddr),
-}
-
-impl Watched {
-    fn free_failures(&self) -> u32 {
-        match self {
-            Self::Name(_) => FREE_FAILURES,
-            Self::Address(_) => FREE_FAILURES_OF_ADDRESS,
-        }
-    }
-}
-
 impl Passwords {
     pub(super) fn new(cache: &Cache, limits: LoginLimits) -> Result<Self, getrandom::Error> {
         Ok(Self {
             secrets: cache.collection("core/secrets"),
             lockouts: Lockouts::new(cache, limits),
             verified: Memo::new(VERIFIED_TTL)?,
-            failures: Mutex::default(),
+            patience: Patience::default(),
             slots: Semaphore::new(CHECKS_AT_A_TIME),
             counts: Logins::default(),
         })
@@ -160,7 +127,7 @@ impl Passwords {
         if let Some(retry_after_seconds) = self.lockouts.seconds_left(name, now) {
             return Err(LoginError::Locked { retry_after_seconds });
         }
-        watched.iter().try_for_each(|who| self.check_patience(who, now))
+        watched.iter().try_for_each(|who| self.patience.check(who, now))
     }
 
     /// Looks at the credentials, and remembers if they were wrong.
@@ -184,20 +151,21 @@ impl Passwords {
             (is_right, used)
         });
         let (is_right, used) = checked.await.unwrap_or_default();
+        let exists = found.is_some();
         let Some(found) = found.filter(|_| is_right) else {
-            self.failed(credentials.name, watched, now);
+            self.failed(credentials.name, exists, watched, now);
             return Err(wrong_password(credentials.name));
         };
         match (&found.second_factor, &credentials.code, &used) {
             (None, ..) | (Some(_), _, Some(_)) => {
                 // Not the address's: a right password of one's own would hide guesses at others'.
-                self.failures.lock().remove(&watched[0]);
+                self.patience.forget(&watched[0]);
             }
             // The password alone does not make up for codes that were wrong.
             (Some(_), Code::NotAsked, None) => {}
             (Some(_), Code::Sent(_), None) if !has_code => return Err(LoginError::CodeNeeded),
             (Some(_), Code::Sent(_), None) => {
-                self.failed(credentials.name, watched, now);
+                self.failed(credentials.name, exists, watched, now);
                 return Err(LoginError::WrongCode);
             }
         }
@@ -210,17 +178,18 @@ impl Passwords {
 
     /// A code that somebody else used in the meantime.
     pub(super) fn was_used(&self, name: &str, address: Option<IpAddr>, now: Timestamp) -> LoginError {
-        self.failed(name, &watched(name, address), now);
+        self.failed(name, self.find(name).is_some(), &watched(name, address), now);
         self.counts.login(LoginError::WrongCode.result());
         LoginError::WrongCode
     }
 
-    fn failed(&self, name: &str, watched: &[Watched], now: Timestamp) {
+    fn failed(&self, name: &str, exists: bool, watched: &[Watched], now: Timestamp) {
         for who in watched {
-            let count = self.remember_failure(who, now);
-            if matches!(who, Watched::Name(_)) && self.lockouts.failed(name, count, now) {
+            let is_name = matches!(who, Watched::Name(_));
+            let count = self.patience.failed(who, is_name && exists, now);
+            if is_name && self.lockouts.failed(name, exists, count, now) {
                 // The lock is the wait; after it, counting begins anew.
-                self.failures.lock().remove(who);
+                self.patience.forget(who);
                 self.counts.lockout();
             }
         }
@@ -229,41 +198,6 @@ impl Passwords {
     fn find(&self, name: &str) -> Option<LocalUser> {
         local_user(&self.secrets, name)
     }
-
-    fn check_patience(&self, who: &Watched, now: Timestamp) -> Result<(), LoginError> {
-        let failures = self.failures.lock();
-        let Some(Failures { count, last }) = failures.get(who) else { return Ok(()) };
-        let Some(excess) = count.checked_sub(who.free_failures()) else { return Ok(()) };
-        let wait = 1_i64.checked_shl(excess).map_or(MAX_WAIT_SECONDS, |wait| wait.clamp(1, MAX_WAIT_SECONDS));
-        let left = wait - now.duration_since(*last).as_secs();
-        if left <= 0 {
-            return Ok(());
-        }
-        Err(LoginError::Throttled { retry_after_seconds: u32::try_from(left).unwrap_or(u32::MAX) })
-    }
-
-    /// How many there have been in a row.
-    fn remember_failure(&self, who: &Watched, now: Timestamp) -> u32 {
-        let mut failures = self.failures.lock();
-        let is_old = |failures: &Failures| now.duration_since(failures.last).as_secs() > FORGET_SECONDS;
-        if failures.len() >= MAX_WATCHED {
-            failures.retain(|_, failures| !is_old(failures));
-        }
-        // Full of names that somebody makes up: the slots still bound how fast anyone can guess.
-        if failures.len() >= MAX_WATCHED && !failures.contains_key(who) {
-            return 0;
-        }
-        let entry = failures.entry(who.clone()).or_insert(Failures { count: 0, last: now });
-        if is_old(entry) {
-            entry.count = 0;
-        }
-        *entry = Failures { count: entry.count.saturating_add(1), last: now };
-        entry.count
-    }
-}
-
-fn watched(name: &str, address: Option<IpAddr>) -> Vec<Watched> {
-    std::iter::once(Watched::Name(name.to_owned())).chain(address.map(Watched::Address)).collect()
 }
 
 fn wrong_password(name: &str) -> LoginError {
