@@ -213,6 +213,26 @@ async fn keys_that_change_are_fetched_again_but_not_for_every_forger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn withdrawn_keys_are_good_no_more_even_if_there_are_no_others() {
+    let issuer = Issuer::start().await.expect("an issuer");
+    let server = Config::new(&[plainly(&issuer)], &Value::Null).start().await;
+    known(&server, &issuer).await;
+    let old = issuer.key();
+    issuer.withdraw();
+    eventually("the keys are gone", async || {
+        // An unknown key has them fetched again.
+        ensure!(code(&server, &Key::new("forged").sign(&issuer.claims("eve", &json!({})))).await == 401);
+        let late = old.sign(&issuer.claims("late", &json!({"jti": issuer.asked_for_keys().to_string()})));
+        ensure!(code(&server, &late).await == 401);
+        Ok::<_, anyhow::Error>(())
+    })
+    .await;
+    logged(&server, "publishes no key").await;
+    issuer.rotate("second");
+    eventually("new keys are good", async || whoami(&server, &issuer.token("ann", &json!({}))).await.map(drop)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_that_cannot_be_asked_keeps_nobody_else_out() {
     let moods = [
         (Mood::Down, "cannot ask"),

@@ -21,8 +21,6 @@ pub enum JwsError {
     Malformed(&'static str),
     #[error("the key set is no JSON Web Key Set")]
     NoKeySet,
-    #[error("the key set has no key that signatures can be checked with")]
-    NoUsableKey,
     #[error("failed to verify id token signature")]
     Signature,
 }
@@ -176,13 +174,18 @@ struct Jwk {
 }
 
 impl KeySet {
-    /// Keys of kinds that are not known, and those for encryption, are left out.
+    /// Keys of kinds that are not known, and those for encryption, are left out. A set without any is one all the same: its
+    /// issuer has withdrawn the keys that it had.
     pub fn parse(text: &[u8]) -> Result<Self, JwsError> {
         let document: Value = serde_json::from_slice(text).map_err(|_| JwsError::NoKeySet)?;
         let list = document["keys"].as_array().ok_or(JwsError::NoKeySet)?;
         let keys = list.iter().filter_map(|key| VerifyingKey::of(Jwk::deserialize(key).ok()?));
-        let keys: Vec<VerifyingKey> = keys.take(MOST_KEYS).collect();
-        if keys.is_empty() { Err(JwsError::NoUsableKey) } else { Ok(Self { keys }) }
+        Ok(Self { keys: keys.take(MOST_KEYS).collect() })
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
 
     /// Whether one of the keys made the signature; only those with the name that the token gives, if it gives one.
