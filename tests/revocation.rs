@@ -106,6 +106,30 @@ async fn tokens_of_a_service_account_end_one_by_one_or_all() {
     let list = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
     let refused = bob.delete(list).await.expect("an answer");
     assert_eq!(refused.status, 403, "{}", refused.text());
+
+    // Nor put something else in the place of what the server keeps.
+    let secrets = |namespace: &str| format!("/api/v1/namespaces/{namespace}/secrets");
+    let named =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": name}});
+    for name in ["login-lockouts", "user-eve", "token-abcde"] {
+        let refused = bob.post(&secrets("kube-system"), &named(name)).await.expect("an answer");
+        assert_eq!(refused.status, 403, "{name}: {}", refused.text());
+    }
+    for (namespace, name) in [("default", "login-lockouts"), ("kube-system", "another")] {
+        assert_eq!(bob.post(&secrets(namespace), &named(name)).await.expect("an answer").status, 201, "{name}");
+    }
+    // Should it be there all the same, nothing is said to be revoked.
+    let admin = server.client().expect("a client");
+    assert_eq!(admin.delete(list).await.expect("an answer").status, 200);
+    assert_eq!(
+        admin.post(&secrets("kube-system"), &named("revoked-credentials")).await.expect("an answer").status,
+        201
+    );
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let out = command.args(["token", "revoke", &third]).env("CROFT_DATA_DIR", server.data_dir()).output().await;
+    let out = out.expect("croft runs");
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && told.contains("of type \"Opaque\""), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,7 +17,7 @@ use super::USERS_NAMESPACE;
 use crate::cache::{Cache, Collection};
 
 pub(crate) const SECRET_TYPE: &str = "croft.io/revoked";
-const NAME: &str = "revoked-credentials";
+pub(crate) const NAME: &str = "revoked-credentials";
 
 #[derive(Debug)]
 pub(crate) struct Revoked {
