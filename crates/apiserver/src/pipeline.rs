@@ -180,9 +180,13 @@ async fn answer_request(
     let user = match caller {
         Caller::Internal => UserInfo::internal(),
         // Whoever logs in may still hold a session that has ended.
-        Caller::Remote { .. } if rest::is_public(&info) => UserInfo::anonymous(),
+        Caller::Remote { .. } if rest::is_public(&info) => {
+            rest::csrf::check_site(&parts, true)?;
+            UserInfo::anonymous()
+        }
         Caller::Remote { certificates, address } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
+            rest::csrf::check_site(&parts, rest::is_rest(&info) || info.path.starts_with("/croft/"))?;
             let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
             let known = server.metrics.logins.counted(known.await)?;
             if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
