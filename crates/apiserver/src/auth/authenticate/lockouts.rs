@@ -112,7 +112,7 @@ impl Lockouts {
         let length = first.checked_mul(factor).unwrap_or(LONGEST).min(LONGEST);
         let Ok(until) = now.checked_add(length) else { return false };
         tracing::warn!(
-            user = name,
+            user = is_users.then_some(name),
             seconds = length.as_secs(),
             "too many wrong passwords: nobody can log in by this name"
         );

@@ -90,7 +90,7 @@ impl Passwords {
         if let Some(proven) = is_remembered() {
             return Ok(proven);
         }
-        let wrong = || wrong_password(credentials.name);
+        let wrong = || wrong_password(credentials.name, found.is_some());
         // Never closed, so always granted.
         let _slot = self.slots.acquire().await.map_err(|_| wrong())?;
         // Those in the queue before us may have found out, or used up the patience.
@@ -154,7 +154,7 @@ impl Passwords {
         let exists = found.is_some();
         let Some(found) = found.filter(|_| is_right) else {
             self.failed(credentials.name, exists, watched, now);
-            return Err(wrong_password(credentials.name));
+            return Err(wrong_password(credentials.name, exists));
         };
         match (&found.second_factor, &credentials.code, &used) {
             (None, ..) | (Some(_), _, Some(_)) => {
@@ -200,8 +200,9 @@ impl Passwords {
     }
 }
 
-fn wrong_password(name: &str) -> LoginError {
-    LoginError::Wrong(format!("wrong password for user {name:?}, or no such user"))
+/// This is for the log, which a name that is nobody's must not get into: people type passwords where names belong.
+fn wrong_password(name: &str, exists: bool) -> LoginError {
+    LoginError::Wrong(if exists { format!("wrong password for user {name:?}") } else { "no such user".to_owned() })
 }
 
 /// A name that does not exist costs as much time as one that does.

@@ -264,3 +264,15 @@ async fn a_name_is_locked_whether_it_is_somebodys_or_not() {
         assert_eq!(login("secret", 901).await.is_ok(), name == "ann");
     }
 }
+
+#[tokio::test]
+async fn a_name_is_only_told_to_the_log_if_it_is_somebodys() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let passwords = Passwords::new(&cache, LoginLimits::default()).unwrap();
+    let refused = async |name: &str| match passwords.login(name, "wrong".to_owned(), None, Timestamp::now()).await {
+        Err(LoginError::Wrong(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused("ann").await.contains("ann"));
+    assert!(!refused("hunter2").await.contains("hunter2"));
+}
