@@ -139,6 +139,11 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     old.post(MAPS, &json!({"metadata": {"name": "one"}})).await.expect("an answer").ok().expect("made");
     let id = credential(&me(&old).await);
     let open = watch(&old).await;
+    // A credential that goes on does not keep open what was opened with this one.
+    let jane = croft(&server, &["token", "create", "--user", "jane", "--group", "system:masters"]).await;
+    let both = Call::new(Method::GET, &format!("{MAPS}?watch=true")).header("authorization", &format!("Bearer {jane}"));
+    let mut both = old.open(both).await.expect("a stream");
+    assert_eq!(both.event().await.expect("an event").expect("one")["type"], "ADDED");
     let socket = server.websocket_offering("/v1/harvester/subscribe", &[]).await.expect("an answer");
     let mut socket = socket.expect("a subscription");
     let kubeconfig = server.kubeconfig.to_str().expect("a path").to_owned();
@@ -146,6 +151,7 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     assert_eq!(told, format!("revoked {id}"));
     assert_eq!(code(&old).await, 401);
     ends(open).await;
+    ends(both).await;
     let closed = async { while socket.receive().await.expect("the subscription is closed").is_some() {} };
     tokio::time::timeout(patience(), closed).await.expect("the subscription ends as well");
     let new = eventually("the server makes another", async || {

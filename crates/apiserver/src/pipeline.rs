@@ -177,18 +177,19 @@ async fn answer_request(
         // Not a user of ours: a token for this one upload says all.
         return upload::claim(server, &parts, body, form, trail).await;
     }
-    let user = match caller {
-        Caller::Internal => UserInfo::internal(),
+    let (user, recognized) = match caller {
+        Caller::Internal => (UserInfo::internal(), None),
         // Whoever logs in may still hold a session that has ended.
         Caller::Remote { .. } if rest::is_public(&info) => {
             rest::csrf::check_site(&parts, true)?;
-            UserInfo::anonymous()
+            (UserInfo::anonymous(), None)
         }
         Caller::Remote { certificates, address } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
             rest::csrf::check_site(&parts, rest::is_rest(&info) || info.path.starts_with("/croft/"))?;
-            let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
-            let known = server.metrics.logins.counted(known.await)?;
+            let known = server.auth.authenticator.recognize(&parts.headers, certificates.as_deref(), Some(*address));
+            let recognized = server.metrics.logins.counted(known.await)?;
+            let known = recognized.user.clone();
             if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
                 return Err(ApiError::unauthorized());
             }
@@ -196,7 +197,7 @@ async fn answer_request(
             let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
             let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;
             trail.acts_as(&user);
-            user
+            (user, Some(recognized))
         }
     };
     let is_rest = rest::is_rest(&info);
@@ -210,9 +211,10 @@ async fn answer_request(
         None => server.auth.authorize_told(&user, &Attributes::of(&info), trail)?,
     }
     let is_internal = matches!(caller, Caller::Internal);
-    let session = match caller {
-        Caller::Remote { certificates, .. } if streamed.is_some() || info.verb == "watch" => {
-            server.sessions.enter(&parts.headers, certificates, &server.stopping())
+    let session = match (caller, &recognized) {
+        (Caller::Remote { certificates, .. }, Some(known)) if streamed.is_some() || info.verb == "watch" => {
+            let Parts { headers, .. } = &parts;
+            server.sessions.enter(&server.auth.authenticator, headers, certificates, known, &server.stopping())
         }
         _ => None,
     };

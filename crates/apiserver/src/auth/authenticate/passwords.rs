@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::USERS_NAMESPACE;
 use super::lockouts::{Lockouts, LoginLimits};
-use super::login::{Code, Credentials, LoginError, Proven};
+use super::login::{Code, Credentials, LoginError, Proven, Standing};
 use super::memo::{Digest, Memo};
 use super::patience::{Patience, Watched, watched};
 use super::second_factor::SecondFactor;
@@ -49,6 +49,12 @@ pub(crate) struct LocalUser {
     hash: String,
 }
 
+impl LocalUser {
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::of(self, &self.hash)
+    }
+}
+
 impl Passwords {
     pub(super) fn new(cache: &Cache, limits: LoginLimits) -> Result<Self, getrandom::Error> {
         Ok(Self {
@@ -68,9 +74,9 @@ impl Passwords {
         password: String,
         address: Option<IpAddr>,
         now: Timestamp,
-    ) -> Result<UserInfo, LoginError> {
+    ) -> Result<Proven, LoginError> {
         let credentials = Credentials { name, password: Some(Secret::new(password)), code: Code::Sent(None) };
-        self.check(&credentials, address, now).await.map(|proven| proven.user)
+        self.check(&credentials, address, now).await
     }
 
     pub(super) async fn check(
@@ -85,7 +91,7 @@ impl Passwords {
         let is_remembered = || {
             let plain = found.as_ref().filter(|found| found.second_factor.is_none())?;
             let known = digest.and_then(|digest| self.verified.get(&digest, now));
-            known.map(|()| Proven { user: plain.user.clone(), used: None })
+            known.map(|()| Proven { user: plain.user.clone(), used: None, standing: plain.standing() })
         };
         if let Some(proven) = is_remembered() {
             return Ok(proven);
@@ -169,7 +175,8 @@ impl Passwords {
                 return Err(LoginError::WrongCode);
             }
         }
-        Ok(Proven { user: found.user, used })
+        let standing = found.standing();
+        Ok(Proven { user: found.user, used, standing })
     }
 
     pub(super) fn let_in(&self) {
