@@ -250,8 +250,11 @@ async fn answer_request(
         let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
         Some(server.fairness.seat(of, width(server, &info)).await?)
     };
+    // Not of whoever acts as somebody else.
+    let standing = recognized.filter(|known| known.user == user).and_then(|known| known.standing);
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
+    call.standing = standing;
     let result = if call.info.is_resource {
         resource(&call).await.map(|answer| lasting(answer, session))
     } else if is_rest {

@@ -50,6 +50,31 @@ pub(crate) struct LocalUser {
 }
 
 impl LocalUser {
+    /// What the Secret that is named after the user says.
+    pub(crate) fn read(secret: &Value, name: &str) -> Option<Self> {
+        if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
+            return None;
+        }
+        // The name in the data is the user's; the Secret's only finds it.
+        if secret_text(secret, "username").as_deref() != Some(name) {
+            return None;
+        }
+        let groups = groups(&secret_text(secret, "groups").unwrap_or_default());
+        let user =
+            UserInfo { name: name.to_owned(), uid: object::uid(secret).to_owned(), groups, ..UserInfo::default() };
+        Some(Self {
+            user,
+            must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
+            created: secret
+                .pointer("/metadata/creationTimestamp")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            second_factor: SecondFactor::read(secret),
+            hash: secret_text(secret, "password-hash")?,
+        })
+    }
+
     pub(crate) fn standing(&self) -> Standing {
         Standing::of(self, &self.hash)
     }
@@ -222,33 +247,14 @@ fn is_right(password: Option<&Secret>, hash: Option<String>) -> bool {
 
 /// The local user of this name.
 pub(super) fn local_user(secrets: &Collection, name: &str) -> Option<LocalUser> {
-    read_user(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
+    LocalUser::read(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
 }
 
 /// All of them.
 pub(super) fn local_users(secrets: &Collection) -> Vec<LocalUser> {
     let secrets = secrets.list(USERS_NAMESPACE);
     let named = secrets.iter().filter_map(|secret| Some((secret.name().strip_prefix("user-")?, secret)));
-    named.filter_map(|(name, secret)| read_user(&secret.json(), name)).collect()
-}
-
-fn read_user(secret: &Value, name: &str) -> Option<LocalUser> {
-    if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
-        return None;
-    }
-    // The name in the data is the user's; the Secret's only finds it.
-    if secret_text(secret, "username").as_deref() != Some(name) {
-        return None;
-    }
-    let groups = groups(&secret_text(secret, "groups").unwrap_or_default());
-    let user = UserInfo { name: name.to_owned(), uid: object::uid(secret).to_owned(), groups, ..UserInfo::default() };
-    Some(LocalUser {
-        user,
-        must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
-        created: secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        second_factor: SecondFactor::read(secret),
-        hash: secret_text(secret, "password-hash")?,
-    })
+    named.filter_map(|(name, secret)| LocalUser::read(&secret.json(), name)).collect()
 }
 
 /// A hash of no password, made with the same parameters as real ones.
