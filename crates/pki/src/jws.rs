@@ -9,6 +9,7 @@ use aws_lc_rs::signature::{self as sig, RsaParameters, RsaPublicKeyComponents, U
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 /// Longer ones are not looked into. Those with hundreds of groups in them have some tens of KiB.
 const MOST_BYTES: usize = 128 << 10;
@@ -171,6 +172,18 @@ struct Jwk {
     e: String,
     x: String,
     y: String,
+}
+
+/// Under which key of a Secret it is noted that the token of this id was revoked. Issuers choose ids as they like; a key of a
+/// Secret has few characters to choose from.
+#[must_use]
+pub fn revocation_key(id: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if id.len() <= 200 && id.bytes().all(is_plain) {
+        format!("jti-{id}")
+    } else {
+        format!("jti-sha256-{}", crate::client_cert::hex(&Sha256::digest(id.as_bytes())))
+    }
 }
 
 impl KeySet {

@@ -243,6 +243,11 @@ impl Authenticator {
             // Its audiences are the issuer's affair: here it stands for somebody at this server.
             check_own_audience(audiences)?;
             let user = with_group(user.map_err(|why| invalid_token(&why))?);
+            // Looked up every time, also for a token that was verified a moment ago.
+            let ids = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
+            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id)) {
+                return Err(invalid_token("the token was revoked"));
+            }
             return Ok(Identified { user, audiences: vec![ISSUER.to_owned()] });
         }
         self.identify_token(token, audiences)

@@ -100,6 +100,16 @@ fn a_key_is_only_used_for_what_it_says_it_is_for() {
 }
 
 #[test]
+fn any_id_of_a_token_has_a_key_in_a_secret() {
+    assert_eq!(revocation_key("0a1b-_.Z"), "jti-0a1b-_.Z");
+    for id in ["onrtac:0a1b", "a/b", "ä", &"x".repeat(201)] {
+        let key = revocation_key(id);
+        assert!(key.len() == 75 && key.strip_prefix("jti-sha256-").is_some_and(|hex| hex.len() == 64), "{key}");
+    }
+    assert_ne!(revocation_key("a:b"), revocation_key("a:c"));
+}
+
+#[test]
 fn what_is_no_token_is_refused() {
     let body = encode("{}");
     for (token, expected) in [
