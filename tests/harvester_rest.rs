@@ -182,6 +182,34 @@ async fn a_browsers_session_needs_its_proof_to_change_anything() {
     let foreign = [("cookie", cookies.as_str()), ("origin", "https://evil.example")];
     let refusal = server.websocket_as(None, "/v1/subscribe", &[], &foreign).await.expect("an answer");
     assert_eq!(refusal.expect_err("refused").code, 422);
+
+    // Nor does a password that the browser remembers help a page of another site, nor a form of it.
+    let pair = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("admin:{PASSWORD}"));
+    let basic = format!("Basic {pair}");
+    let own = server.url.clone();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for (path, name, header, value, expected) in [
+        (MAPS, "a", "origin", "https://evil.example", 403),
+        (MAPS, "a", "sec-fetch-site", "cross-site", 403),
+        (maps, "a", "origin", "https://evil.example", 403),
+        (LOGIN, "", "origin", "https://evil.example", 403),
+        ("/croft/v1/encryption/rotate", "", "origin", "https://evil.example", 403),
+        (MAPS, "b", "origin", &own, 201),
+        (MAPS, "c", "sec-fetch-site", "same-origin", 201),
+        (maps, "d", "x-requested-by", "a program", 201),
+    ] {
+        let body = if path == maps { json!({"metadata": {"name": name}}) } else { map(name, "1") };
+        let call = Call::new(Method::POST, path).json(&body).header("authorization", &basic).header(header, value);
+        let answer = client.send(call).await.expect("an answer");
+        assert_eq!(answer.status, expected, "{path} {header}: {value}: {}", answer.text());
+    }
+    let form = Call::new(Method::POST, MAPS).body("text/plain", map("e", "1").to_string());
+    let answer = client.send(form.header("authorization", &basic)).await.expect("an answer");
+    refused("a form", &answer, 415, "application/json");
+    let foreign = [("authorization", basic.as_str()), ("origin", "https://evil.example")];
+    let refusal = server.websocket_as(None, "/v1/subscribe", &[], &foreign).await.expect("an answer");
+    assert_eq!(refusal.expect_err("refused").code, 403);
+
     let out =
         Call::new(Method::POST, "/v3/tokens?action=logout").header("cookie", &cookies).header("x-api-csrf", &proof);
     let out = client.send(out).await.expect("an answer");

@@ -213,6 +213,62 @@ async fn keys_that_change_are_fetched_again_but_not_for_every_forger() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn withdrawn_keys_are_good_no_more_even_if_there_are_no_others() {
+    let issuer = Issuer::start().await.expect("an issuer");
+    let server = Config::new(&[plainly(&issuer)], &Value::Null).start().await;
+    known(&server, &issuer).await;
+    let old = issuer.key();
+    issuer.withdraw();
+    eventually("the keys are gone", async || {
+        // An unknown key has them fetched again.
+        ensure!(code(&server, &Key::new("forged").sign(&issuer.claims("eve", &json!({})))).await == 401);
+        let late = old.sign(&issuer.claims("late", &json!({"jti": issuer.asked_for_keys().to_string()})));
+        ensure!(code(&server, &late).await == 401);
+        Ok::<_, anyhow::Error>(())
+    })
+    .await;
+    logged(&server, "publishes no key").await;
+    issuer.rotate("second");
+    eventually("new keys are good", async || whoami(&server, &issuer.token("ann", &json!({}))).await.map(drop)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_token_is_refused_at_once_and_nobody_is_a_local_user_by_name() {
+    let issuer = Issuer::start().await.expect("an issuer");
+    let mut names = plainly(&issuer);
+    names["claimMappings"] =
+        json!({"username": {"claim": "sub", "prefix": ""}, "groups": {"claim": "groups", "prefix": ""}});
+    let server = Config::new(&[names], &Value::Null).start().await;
+    known(&server, &issuer).await;
+    for id in ["t-1", "onrtac:t/2"] {
+        let token = issuer.token("ann", &json!({"jti": id}));
+        assert_eq!(code(&server, &token).await, 201);
+        let program = croft_testkit::binary().expect("the program");
+        let mut revoke = tokio::process::Command::new(program);
+        let shown = format!("JTI={id}");
+        let named = if id == "t-1" { &token } else { &shown };
+        let out = revoke.args(["token", "revoke", named]).env("CROFT_DATA_DIR", server.data_dir()).output().await;
+        let out = out.expect("croft runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        assert_eq!(code(&server, &token).await, 401, "{id}");
+    }
+    assert_eq!(code(&server, &issuer.token("ann", &json!({"jti": "t-3"}))).await, 201);
+
+    let text = |text: &str| base64::Engine::encode(&base64::prelude::BASE64_STANDARD, text);
+    let jane = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "croft.io/user", "metadata": {"name": "user-jane"},
+        "data": {"username": text("jane"), "password-hash": text("x"), "groups": text("staff")},
+    });
+    let admin = server.client().expect("a client");
+    admin.post("/api/v1/namespaces/kube-system/secrets", &jane).await.expect("an answer").ok().expect("a user");
+    let other = server.bearer(&issuer.token("jane", &json!({"groups": ["staff"]}))).expect("a client");
+    for path in ["/v3/tokens", "/v3/clusters/local?action=generateKubeconfig"] {
+        let refused = other.post(path, &json!({})).await.expect("an answer");
+        assert_eq!(refused.status, 403, "{path}: {}", refused.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_that_cannot_be_asked_keeps_nobody_else_out() {
     let moods = [
         (Mood::Down, "cannot ask"),

@@ -140,6 +140,11 @@ impl Issuer {
         *lock(&self.shared.keys) = vec![Arc::new(Key::new(kid))];
     }
 
+    /// It has no keys any more.
+    pub fn withdraw(&self) {
+        lock(&self.shared.keys).clear();
+    }
+
     pub fn key(&self) -> Arc<Key> {
         Arc::clone(&lock(&self.shared.keys)[0])
     }

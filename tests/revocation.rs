@@ -106,6 +106,30 @@ async fn tokens_of_a_service_account_end_one_by_one_or_all() {
     let list = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
     let refused = bob.delete(list).await.expect("an answer");
     assert_eq!(refused.status, 403, "{}", refused.text());
+
+    // Nor put something else in the place of what the server keeps.
+    let secrets = |namespace: &str| format!("/api/v1/namespaces/{namespace}/secrets");
+    let named =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": {"name": name}});
+    for name in ["login-lockouts", "user-eve", "token-abcde"] {
+        let refused = bob.post(&secrets("kube-system"), &named(name)).await.expect("an answer");
+        assert_eq!(refused.status, 403, "{name}: {}", refused.text());
+    }
+    for (namespace, name) in [("default", "login-lockouts"), ("kube-system", "another")] {
+        assert_eq!(bob.post(&secrets(namespace), &named(name)).await.expect("an answer").status, 201, "{name}");
+    }
+    // Should it be there all the same, nothing is said to be revoked.
+    let admin = server.client().expect("a client");
+    assert_eq!(admin.delete(list).await.expect("an answer").status, 200);
+    assert_eq!(
+        admin.post(&secrets("kube-system"), &named("revoked-credentials")).await.expect("an answer").status,
+        201
+    );
+    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
+    let out = command.args(["token", "revoke", &third]).env("CROFT_DATA_DIR", server.data_dir()).output().await;
+    let out = out.expect("croft runs");
+    let told = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && told.contains("of type \"Opaque\""), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,6 +139,11 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     old.post(MAPS, &json!({"metadata": {"name": "one"}})).await.expect("an answer").ok().expect("made");
     let id = credential(&me(&old).await);
     let open = watch(&old).await;
+    // A credential that goes on does not keep open what was opened with this one.
+    let jane = croft(&server, &["token", "create", "--user", "jane", "--group", "system:masters"]).await;
+    let both = Call::new(Method::GET, &format!("{MAPS}?watch=true")).header("authorization", &format!("Bearer {jane}"));
+    let mut both = old.open(both).await.expect("a stream");
+    assert_eq!(both.event().await.expect("an event").expect("one")["type"], "ADDED");
     let socket = server.websocket_offering("/v1/harvester/subscribe", &[]).await.expect("an answer");
     let mut socket = socket.expect("a subscription");
     let kubeconfig = server.kubeconfig.to_str().expect("a path").to_owned();
@@ -122,6 +151,7 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     assert_eq!(told, format!("revoked {id}"));
     assert_eq!(code(&old).await, 401);
     ends(open).await;
+    ends(both).await;
     let closed = async { while socket.receive().await.expect("the subscription is closed").is_some() {} };
     tokio::time::timeout(patience(), closed).await.expect("the subscription ends as well");
     let new = eventually("the server makes another", async || {

@@ -227,6 +227,15 @@ async fn wrong_codes_lock_a_name_as_wrong_passwords_do() {
     let World { server, dir: _dir } = start(&["--login-attempts=3", "--login-lock=1h"]).await;
     let anybody = server.anonymous().expect("a client");
     let session = token(&log_in(&anybody, PASSWORD, None).await);
+    // Whoever found a session open does not get to guess the first code.
+    let begun = act(&anybody, &session, "enabletotp", &json!({"currentPassword": PASSWORD})).await.ok().expect("a key");
+    let right = code(begun["secret"].as_str().expect("a secret"), 0).await;
+    for _ in 0..5 {
+        let refused = act(&anybody, &session, "confirmtotp", &json!({"totp": not(&right)})).await;
+        assert_eq!(outcome(&refused), "422 TotpInvalid", "{}", refused.text());
+    }
+    let refused = act(&anybody, &session, "confirmtotp", &json!({"totp": right})).await;
+    assert_eq!(outcome(&refused), "422 InvalidAction", "{}", refused.text());
     let (secret, recovery) = enrol(&anybody, &session).await;
     let right = code(&secret, 1).await;
     for _ in 0..3 {

@@ -32,7 +32,7 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
     }
     match (target.group(), target.plural()) {
         ("", "secrets") => {
-            guard_credentials(call, object)?;
+            guard_credentials(call, target, object)?;
             call.server.auth.tokens.fill_token_secret(object)?;
         }
         ("", "services") => services::allocate(call, object)?,
@@ -77,8 +77,8 @@ async fn backup_target_works(call: &Call, target: &Target, setting: &Value) -> R
 pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
     match (target.group(), target.plural()) {
         ("", "secrets") => {
-            guard_credentials(call, new)?;
-            guard_credentials(call, old)?;
+            guard_credentials(call, target, new)?;
+            guard_credentials(call, target, old)?;
             call.server.auth.tokens.fill_token_secret(new)?;
         }
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, new)?,
@@ -92,14 +92,32 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
 }
 
 /// Secrets that make a user or a token can make one of any group: writing them takes the rights of an administrator,
-/// however far the right to write Secrets was given away.
-fn guard_credentials(call: &Call, secret: &Value) -> Result<(), ApiError> {
-    let ty = secret.get("type").and_then(Value::as_str).unwrap_or_default();
-    if !ty.starts_with("croft.io/") || call.user.is_member_of(auth::MASTERS) {
+/// however far the right to write Secrets was given away. So do their names, whatever the type: one of another type would keep
+/// the server from making its own.
+fn guard_credentials(call: &Call, target: &Target, secret: &Value) -> Result<(), ApiError> {
+    if call.user.is_member_of(auth::MASTERS) {
         return Ok(());
     }
-    let why = format!("only members of {} may write secrets of type {ty}", auth::MASTERS);
-    Err(ApiError::forbidden("", "secrets", object::name(secret), why))
+    let (name, ty) = (object::name(secret), secret.get("type").and_then(Value::as_str).unwrap_or_default());
+    let what = if ty.starts_with("croft.io/") {
+        format!("secrets of type {ty}")
+    } else if is_for_credentials(&target.namespace, name) {
+        format!("secrets of this name in {}", target.namespace)
+    } else {
+        return Ok(());
+    };
+    let why = format!("only members of {} may write {what}", auth::MASTERS);
+    Err(ApiError::forbidden("", "secrets", name, why))
+}
+
+/// The names that the server keeps credentials under.
+fn is_for_credentials(namespace: &str, name: &str) -> bool {
+    namespace == auth::authenticate::USERS_NAMESPACE
+        && (is_list_of_credentials(name) || name.starts_with("user-") || name.starts_with("token-"))
+}
+
+fn is_list_of_credentials(name: &str) -> bool {
+    [auth::authenticate::revoked::NAME, auth::authenticate::lockouts::NAME].contains(&name)
 }
 
 /// Once an object is prepared, just before it is validated and stored: what the server itself knows about it.
@@ -147,9 +165,13 @@ pub(crate) fn admit_delete(call: &Call, target: &Target, object: &Value) -> Resu
     if is_kind(target, "", "namespaces") && PROTECTED_NAMESPACES.contains(&target.name.as_str()) {
         return Err(ApiError::forbidden("", "namespaces", &target.name, "this namespace may not be deleted"));
     }
-    // Deleting a user or a token takes rights away; deleting this list would give some back.
-    if is_kind(target, "", "secrets") && object["type"] == auth::authenticate::revoked::SECRET_TYPE {
-        guard_credentials(call, object)?;
+    // Deleting a user or a token takes rights away; deleting one of the lists would give some back.
+    if is_kind(target, "", "secrets")
+        && (object["type"] == auth::authenticate::revoked::SECRET_TYPE
+            || is_for_credentials(&target.namespace, object::name(object))
+                && is_list_of_credentials(object::name(object)))
+    {
+        guard_credentials(call, target, object)?;
     }
     rules::admit_delete(call, target, object)
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Trail;
+use crate::auth::authenticate::Standing;
 use crate::catalog::{Catalog, Served};
 use crate::negotiate::{self, Output};
 use crate::request::{Query, RequestInfo};
@@ -31,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
     /// What the audit log is to know of the request that this is a part of.
     pub(crate) trail: Arc<Trail>,
+    /// Of somebody who came by a password: against what it was proven.
+    pub(crate) standing: Option<Standing>,
     /// Of a stream: what it lasts as long as.
     pub(crate) session: Option<Arc<Session>>,
     /// Do admission webhooks have a say? Not in what the server writes for itself: they could keep it from starting.
@@ -62,6 +65,7 @@ impl Call {
             headers,
             body,
             trail,
+            standing: None,
             session: None,
             asks_webhooks: true,
             asks_policies: true,

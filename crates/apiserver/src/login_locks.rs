@@ -51,6 +51,10 @@ async fn write(server: &Arc<ApiServer>, lockouts: &Lockouts) -> Result<(), ApiEr
     };
     let taken = Mutex::new(None);
     let changed = change(&call, &target, &options, |old| {
+        if old["type"] != SECRET_TYPE {
+            let why = format!("the Secret {NAME} of {USERS_NAMESPACE} is not of type {SECRET_TYPE}: delete it");
+            return Err(ApiError::internal(why));
+        }
         let mut new = old.clone();
         let (data, written) = lockouts.merge(&old["data"], Timestamp::now());
         new["data"] = data;

@@ -178,14 +178,19 @@ async fn answer_request(
         // Not a user of ours: a token for this one upload says all.
         return upload::claim(server, &parts, body, form, trail).await;
     }
-    let user = match caller {
-        Caller::Internal => UserInfo::internal(),
+    let (user, recognized) = match caller {
+        Caller::Internal => (UserInfo::internal(), None),
         // Whoever logs in may still hold a session that has ended.
-        Caller::Remote { .. } if rest::is_public(&info) => UserInfo::anonymous(),
+        Caller::Remote { .. } if rest::is_public(&info) => {
+            rest::csrf::check_site(&parts, true)?;
+            (UserInfo::anonymous(), None)
+        }
         Caller::Remote { certificates, address, .. } => {
             rest::csrf::check(&parts.method, &parts.headers)?;
-            let known = server.auth.authenticator.authenticate(&parts.headers, certificates.as_deref(), Some(*address));
-            let known = server.metrics.logins.counted(known.await)?;
+            rest::csrf::check_site(&parts, rest::is_rest(&info) || info.path.starts_with("/croft/"))?;
+            let known = server.auth.authenticator.recognize(&parts.headers, certificates.as_deref(), Some(*address));
+            let recognized = server.metrics.logins.counted(known.await)?;
+            let known = recognized.user.clone();
             if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
                 return Err(ApiError::unauthorized());
             }
@@ -193,7 +198,7 @@ async fn answer_request(
             let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
             let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;
             trail.acts_as(&user);
-            user
+            (user, Some(recognized))
         }
     };
     let is_rest = rest::is_rest(&info);
@@ -207,9 +212,10 @@ async fn answer_request(
         None => server.auth.authorize_told(&user, &Attributes::of(&info), trail)?,
     }
     let is_internal = matches!(caller, Caller::Internal);
-    let session = match caller {
-        Caller::Remote { certificates, .. } if streamed.is_some() || info.verb == "watch" => {
-            server.sessions.enter(&parts.headers, certificates, &server.stopping())
+    let session = match (caller, &recognized) {
+        (Caller::Remote { certificates, .. }, Some(known)) if streamed.is_some() || info.verb == "watch" => {
+            let Parts { headers, .. } = &parts;
+            server.sessions.enter(&server.auth.authenticator, headers, certificates, known, &server.stopping())
         }
         _ => None,
     };
@@ -256,8 +262,11 @@ async fn answer_request(
             Some(seated(server, of, &info, lane).await?)
         }
     };
+    // Not of whoever acts as somebody else.
+    let standing = recognized.filter(|known| known.user == user).and_then(|known| known.standing);
     let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, parts.headers, body);
     call.trail = Arc::clone(trail);
+    call.standing = standing;
     let result = if call.info.is_resource {
         resource(&call).await.map(|answer| lasting(answer, session))
     } else if is_rest {

@@ -88,6 +88,10 @@ pub(crate) fn name_host(parts: &mut Parts) {
 }
 
 pub(crate) async fn answer(call: &Call, address: Option<IpAddr>) -> Result<Answer, ApiError> {
+    if !call.body.is_empty() && !may_be_json(call.content_type()) {
+        let why = format!("the body is of type {:?}; send application/json", call.content_type());
+        return Err(ApiError::new(415, "UnsupportedMediaType", why));
+    }
     let decoded: Vec<String> =
         call.info.path.trim_matches('/').split('/').map(|part| percent_decode(part).into_owned()).collect();
     let path: Vec<&str> = decoded.iter().map(String::as_str).collect();
@@ -176,6 +180,14 @@ async fn steve(call: &Call, root: &str, path: &[&str], address: Option<IpAddr>) 
     }
 }
 
+/// What pages can send anywhere without asking, as forms do, is no JSON. curl calls its bodies the forms of HTML unless it is told
+/// better, and is believed, as by Rancher.
+fn may_be_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    matches!(essence.as_str(), "" | "application/json" | "application/x-www-form-urlencoded")
+        || essence.ends_with("+json")
+}
+
 #[cfg(test)]
 mod tests {
     use http::Method;
@@ -198,6 +210,22 @@ mod tests {
             ("/apis/apps/v1", false, false),
         ] {
             assert_eq!((is_rest(&info(path)), is_public(&info(path))), (rest, public), "{path}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_json() {
+        for (content_type, expected) in [
+            ("", true),
+            ("application/json; charset=utf-8", true),
+            ("Application/JSON", true),
+            ("application/merge-patch+json", true),
+            ("application/x-www-form-urlencoded", true),
+            ("text/plain;charset=UTF-8", false),
+            ("multipart/form-data; boundary=x", false),
+            ("application/yaml", false),
+        ] {
+            assert_eq!(may_be_json(content_type), expected, "{content_type}");
         }
     }
 

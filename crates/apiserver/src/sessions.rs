@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, CONNECTION, COOKIE, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::header::{CONNECTION, UPGRADE};
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
+use crate::auth::authenticate::{Authenticator, CREDENTIAL_ID, Recognized, Standing};
 use crate::server::ApiServer;
 
 /// How often open credentials are looked at again.
@@ -28,6 +29,8 @@ type Certificates = Option<Arc<[CertificateDer<'static>]>>;
 pub(crate) struct Session {
     headers: HeaderMap,
     certificates: Certificates,
+    /// Who came with them.
+    known: Recognized,
     ended: CancellationToken,
 }
 
@@ -50,18 +53,18 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// The session of these credentials; none without any.
+    /// The session of these credentials, which somebody was recognized by; none without any.
     pub(crate) fn enter(
         &self,
+        authenticator: &Authenticator,
         headers: &HeaderMap,
         certificates: &Certificates,
+        known: &Recognized,
         stop: &CancellationToken,
     ) -> Option<Arc<Session>> {
         let mut kept = HeaderMap::new();
-        for name in [AUTHORIZATION, COOKIE, SEC_WEBSOCKET_PROTOCOL] {
-            for value in headers.get_all(&name) {
-                kept.append(&name, value.clone());
-            }
+        for (name, value) in headers.iter().filter(|(name, _)| authenticator.is_credential(name)) {
+            kept.append(name, value.clone());
         }
         if kept.is_empty() && certificates.is_none() {
             return None;
@@ -72,13 +75,14 @@ impl Sessions {
                 kept.append(&name, value.clone());
             }
         }
-        let digest = digest(&kept, certificates);
+        let digest = digest(&kept, certificates, known);
         let mut open = self.open.lock();
         if let Some(session) = open.get(&digest).and_then(Weak::upgrade).filter(|known| !known.ended.is_cancelled()) {
             return Some(session);
         }
         let certificates = certificates.clone();
-        let session = Arc::new(Session { headers: kept, certificates, ended: stop.child_token() });
+        let session =
+            Arc::new(Session { headers: kept, certificates, known: known.clone(), ended: stop.child_token() });
         open.insert(digest, Arc::downgrade(&session));
         Some(session)
     }
@@ -91,7 +95,7 @@ impl Sessions {
     }
 }
 
-fn digest(headers: &HeaderMap, certificates: &Certificates) -> [u8; 32] {
+fn digest(headers: &HeaderMap, certificates: &Certificates, known: &Recognized) -> [u8; 32] {
     let mut hasher = Sha256::new();
     let mut add = |part: &[u8]| {
         hasher.update(part.len().to_le_bytes());
@@ -104,6 +108,14 @@ fn digest(headers: &HeaderMap, certificates: &Certificates) -> [u8; 32] {
     for certificate in certificates.iter().flat_map(|chain| chain.iter()) {
         add(certificate);
     }
+    // The same headers may stand for somebody else by now.
+    let Recognized { user, standing } = known;
+    add(user.name.as_bytes());
+    add(user.uid.as_bytes());
+    for id in user.extra.get(CREDENTIAL_ID).into_iter().flatten() {
+        add(id.as_bytes());
+    }
+    add(standing.as_ref().map_or(&[], Standing::bytes));
     hasher.finalize().into()
 }
 
@@ -118,15 +130,10 @@ pub(crate) async fn watch_over(server: Arc<ApiServer>) {
             () = stop.cancelled() => return,
         }
         for session in server.sessions.all() {
-            let known = server.auth.authenticator.authenticate(&session.headers, session.certificates.as_deref(), None);
-            match known.await {
-                // Somebody who is to wait has not been found out.
-                Ok(_) => {}
-                Err(error) if error.code() == 429 => {}
-                Err(_) => {
-                    tracing::info!("a credential has ended, and so do its streams");
-                    session.ended.cancel();
-                }
+            let Session { headers, certificates, known, ended } = &*session;
+            if !server.auth.authenticator.recognizes(known, headers, certificates.as_deref()).await {
+                tracing::info!("a credential has ended, and so do its streams");
+                ended.cancel();
             }
         }
     }
@@ -146,4 +153,69 @@ pub(crate) fn until_ended(answer: Answer, session: Arc<Session>) -> Answer {
         });
         StreamBody::new(frames).boxed_unsync()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use croft_pki::front_proxy::{FrontProxy, ProxyAuthority};
+    use http::HeaderValue;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::auth::request_header::FrontProxies;
+    use crate::auth::testing::{Keys, TestCache};
+
+    #[tokio::test]
+    async fn each_user_of_a_proxy_has_a_session_that_is_still_theirs() {
+        let (cache, dir) = (TestCache::new([]).await, tempfile::tempdir().unwrap());
+        let front = FrontProxy::load_or_create(dir.path(), Timestamp::now()).unwrap();
+        let authority = ProxyAuthority::from_pem(front.ca_pem()).unwrap();
+        let mut authenticator = Keys::new().authenticator(&cache);
+        let certificates: Certificates = Some(Arc::new([front.identity(Timestamp::now()).unwrap().cert]));
+        let headers = |user: &'static str| {
+            let pairs = [("x-remote-user", user), ("x-remote-group", "g"), ("x-remote-extra-a", "b"), ("accept", "c")];
+            let pairs =
+                pairs.map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)));
+            HeaderMap::from_iter(pairs)
+        };
+        let (sessions, stop) = (Sessions::default(), CancellationToken::new());
+        let nobody = Recognized::from(crate::user::UserInfo::anonymous());
+        assert!(
+            sessions.enter(&authenticator, &headers("ann"), &None, &nobody, &stop).is_none(),
+            "no proxy is trusted"
+        );
+
+        authenticator.front_proxies = Some(FrontProxies { authority, allowed_names: Vec::new() });
+        let mut opened = Vec::new();
+        for name in ["ann", "bob", "ann"] {
+            let known = authenticator.recognize(&headers(name), certificates.as_deref(), None).await.unwrap();
+            assert_eq!(
+                (known.user.name.as_str(), known.user.extra["a"].as_slice()),
+                (name, ["b".to_owned()].as_slice())
+            );
+            let session = sessions.enter(&authenticator, &headers(name), &certificates, &known, &stop).unwrap();
+            assert!(
+                authenticator.recognizes(&known, &session.headers, session.certificates.as_deref()).await,
+                "{name}"
+            );
+            assert!(!session.headers.contains_key("accept"));
+            opened.push(session);
+        }
+        assert!(!Arc::ptr_eq(&opened[0], &opened[1]) && Arc::ptr_eq(&opened[0], &opened[2]));
+    }
+
+    #[tokio::test]
+    async fn the_same_headers_that_stand_for_somebody_else_make_another_session() {
+        let cache = TestCache::new([]).await;
+        let authenticator = Keys::new().authenticator(&cache);
+        let headers = HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let (sessions, stop) = (Sessions::default(), CancellationToken::new());
+        let enter = |id: &str| {
+            let mut user = crate::user::UserInfo::new("ann", &[]);
+            user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id.to_owned()]);
+            sessions.enter(&authenticator, &headers, &None, &user.into(), &stop).unwrap()
+        };
+        let (first, other, again) = (enter("X509SHA256=1"), enter("JTI=1"), enter("X509SHA256=1"));
+        assert!(!Arc::ptr_eq(&first, &other) && Arc::ptr_eq(&first, &again));
+    }
 }

@@ -1,6 +1,6 @@
 //! The list of revoked credentials, which the server looks at with every request: the Secret `revoked-credentials`.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -35,15 +35,23 @@ pub(crate) async fn add(client: &Client, key: &str, until: Option<Timestamp>) ->
     match client.create(&SECRETS.all(NAMESPACE), &secret).await {
         // Somebody else began the list.
         Err(err) if err.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == 409) => {
+            all(client).await?;
             client.merge(&path, &json!({"data": data})).await.map(drop).context("cannot revoke")
         }
         result => result.map(drop).context("cannot revoke"),
     }
 }
 
-/// What is on the list, and when it would have ended.
+/// What is on the list, and when it would have ended. Fails if what is there is no such list: the server does not look at it.
 pub(crate) async fn all(client: &Client) -> anyhow::Result<Vec<(String, Option<Timestamp>)>> {
     let Some(secret) = client.find(&SECRETS.one(NAMESPACE, NAME)?).await? else { return Ok(Vec::new()) };
+    let found = secret["type"].as_str().unwrap_or_default();
+    if found != SECRET_TYPE {
+        bail!(
+            "the Secret {NAME} of {NAMESPACE} is of type {found:?} instead of {SECRET_TYPE:?}, and the server heeds nothing in it: \
+             find out who made it, delete it, and revoke again"
+        );
+    }
     let until = |value: &Value| {
         let text = String::from_utf8(BASE64_STANDARD.decode(value.as_str()?).ok()?).ok()?;
         text.parse::<Timestamp>().ok()

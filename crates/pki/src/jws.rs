@@ -9,6 +9,7 @@ use aws_lc_rs::signature::{self as sig, RsaParameters, RsaPublicKeyComponents, U
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 /// Longer ones are not looked into. Those with hundreds of groups in them have some tens of KiB.
 const MOST_BYTES: usize = 128 << 10;
@@ -21,8 +22,6 @@ pub enum JwsError {
     Malformed(&'static str),
     #[error("the key set is no JSON Web Key Set")]
     NoKeySet,
-    #[error("the key set has no key that signatures can be checked with")]
-    NoUsableKey,
     #[error("failed to verify id token signature")]
     Signature,
 }
@@ -175,14 +174,31 @@ struct Jwk {
     y: String,
 }
 
+/// Under which key of a Secret it is noted that the token of this id was revoked. Issuers choose ids as they like; a key of a
+/// Secret has few characters to choose from.
+#[must_use]
+pub fn revocation_key(id: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if id.len() <= 200 && id.bytes().all(is_plain) {
+        format!("jti-{id}")
+    } else {
+        format!("jti-sha256-{}", crate::client_cert::hex(&Sha256::digest(id.as_bytes())))
+    }
+}
+
 impl KeySet {
-    /// Keys of kinds that are not known, and those for encryption, are left out.
+    /// Keys of kinds that are not known, and those for encryption, are left out. A set without any is one all the same: its
+    /// issuer has withdrawn the keys that it had.
     pub fn parse(text: &[u8]) -> Result<Self, JwsError> {
         let document: Value = serde_json::from_slice(text).map_err(|_| JwsError::NoKeySet)?;
         let list = document["keys"].as_array().ok_or(JwsError::NoKeySet)?;
         let keys = list.iter().filter_map(|key| VerifyingKey::of(Jwk::deserialize(key).ok()?));
-        let keys: Vec<VerifyingKey> = keys.take(MOST_KEYS).collect();
-        if keys.is_empty() { Err(JwsError::NoUsableKey) } else { Ok(Self { keys }) }
+        Ok(Self { keys: keys.take(MOST_KEYS).collect() })
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
     }
 
     /// Whether one of the keys made the signature; only those with the name that the token gives, if it gives one.

@@ -10,6 +10,7 @@ mod login;
 mod memo;
 pub(crate) mod oidc;
 mod passwords;
+mod patience;
 pub(crate) mod revoked;
 pub(crate) mod second_factor;
 
@@ -21,7 +22,7 @@ use base64::{Engine, prelude::BASE64_STANDARD, prelude::BASE64_URL_SAFE_NO_PAD};
 use croft_meta::{ApiError, Chain};
 use croft_pki::client_cert::Marks;
 use croft_pki::{BearerToken, Ca, ClientCertError, TokenError, TokenSigner, VerifiedToken, service_account::ISSUER};
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 
@@ -29,13 +30,13 @@ use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
 use self::lockouts::{Lockouts, LoginLimits};
 use self::login::password_alone;
-pub(crate) use self::login::{Code, Credentials, LoginError, Proven};
+pub(crate) use self::login::{Code, Credentials, LoginError, Proven, Standing};
 use self::memo::Memo;
 use self::oidc::Issuers;
 use self::passwords::Passwords;
 pub(crate) use self::passwords::{LocalUser, secret_text};
 use self::revoked::Revoked;
-use super::request_header::FrontProxies;
+use super::request_header::{self, FrontProxies};
 use super::rule::go_strings;
 use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED};
 use crate::cache::{Cache, Collection};
@@ -62,6 +63,31 @@ pub(crate) struct Identified {
     pub(crate) audiences: Vec<String>,
 }
 
+/// Who sent a request, as far as what lasts longer than the request has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recognized {
+    pub(crate) user: UserInfo,
+    /// Of those who came by a password.
+    pub(crate) standing: Option<Standing>,
+}
+
+impl From<UserInfo> for Recognized {
+    fn from(user: UserInfo) -> Self {
+        Self { user, standing: None }
+    }
+}
+
+impl Recognized {
+    /// The same user by the same credential. Of several in one request, another may be what counts now.
+    pub(crate) fn is_still(&self, known: &Self) -> bool {
+        let by = |one: &Self| one.user.extra.get(CREDENTIAL_ID).cloned();
+        self.user.name == known.user.name
+            && self.user.uid == known.user.uid
+            && by(self) == by(known)
+            && self.standing == known.standing
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     ca: Arc<Ca>,
@@ -75,7 +101,7 @@ pub(crate) struct Authenticator {
     signatures: Memo<VerifiedToken>,
     /// Others whose tokens are good here.
     issuers: Option<Arc<Issuers>>,
-    pub(super) front_proxies: Option<FrontProxies>,
+    pub(crate) front_proxies: Option<FrontProxies>,
 }
 
 impl Authenticator {
@@ -116,24 +142,54 @@ impl Authenticator {
         self.issuers.as_ref().is_none_or(|issuers| issuers.allows_anonymous(path))
     }
 
-    /// `client_certs` is the chain of the TLS connection as the client sent it, checked by nobody so far.
+    /// Whether somebody may be recognized by a header of this name.
+    pub(crate) fn is_credential(&self, name: &HeaderName) -> bool {
+        [header::AUTHORIZATION, header::COOKIE, header::SEC_WEBSOCKET_PROTOCOL].contains(name)
+            || (self.front_proxies.is_some() && request_header::is_about_user(name))
+    }
+
+    /// What came of [`Self::recognize`], for those who only need to know who it is.
     pub(crate) async fn authenticate(
         &self,
         headers: &HeaderMap,
         client_certs: Option<&[CertificateDer<'_>]>,
         address: Option<IpAddr>,
     ) -> Result<UserInfo, ApiError> {
+        self.recognize(headers, client_certs, address).await.map(|known| known.user)
+    }
+
+    /// Whether somebody who was recognized once still is.
+    pub(crate) async fn recognizes(
+        &self,
+        known: &Recognized,
+        headers: &HeaderMap,
+        client_certs: Option<&[CertificateDer<'_>]>,
+    ) -> bool {
+        // Trying the password again would count as a failure, and tell nothing while the name is locked.
+        if known.standing.is_some() {
+            return self.local_user(&known.user.name).map(|user| user.standing()) == known.standing;
+        }
+        self.recognize(headers, client_certs, None).await.is_ok_and(|now| now.is_still(known))
+    }
+
+    /// `client_certs` is the chain of the TLS connection as the client sent it, checked by nobody so far.
+    pub(crate) async fn recognize(
+        &self,
+        headers: &HeaderMap,
+        client_certs: Option<&[CertificateDer<'_>]>,
+        address: Option<IpAddr>,
+    ) -> Result<Recognized, ApiError> {
         let now = Timestamp::now();
         let mut failures = Vec::new();
         if let Some(proxies) = &self.front_proxies {
             match proxies.user(headers, client_certs.unwrap_or_default(), now) {
-                Ok(Some(user)) => return Ok(with_group(user)),
+                Ok(Some(user)) => return Ok(with_group(user).into()),
                 Ok(None) => {}
                 Err(why) => failures.push(why),
             }
         }
         match self.by_certificate(client_certs.unwrap_or_default(), now) {
-            Ok(Some(user)) => return Ok(with_group(user)),
+            Ok(Some(user)) => return Ok(with_group(user).into()),
             Ok(None) => {}
             Err(why) => failures.push(why),
         }
@@ -148,27 +204,31 @@ impl Authenticator {
                 Err(why) => Err(why),
             };
             match identified {
-                Ok(identified) => return Ok(identified.user),
+                Ok(identified) => return Ok(identified.user.into()),
                 Err(why) => failures.push(why),
             }
         }
         if let Some(credentials) = basic_header(headers) {
             let login = match credentials {
-                Ok((user, password)) => match self.by_token_pair(&user, &password, now) {
-                    Some(found) => found.map_err(LoginError::Wrong),
-                    None => self.passwords.login(&user, password, address, now).await,
-                },
+                Ok((user, password)) => {
+                    if let Some(found) = self.by_token_pair(&user, &password, now) {
+                        found.map(Recognized::from).map_err(LoginError::Wrong)
+                    } else {
+                        let proven = self.passwords.login(&user, password, address, now).await;
+                        proven.map(|proven| Recognized { user: proven.user, standing: Some(proven.standing) })
+                    }
+                }
                 Err(why) => Err(LoginError::Wrong(why)),
             };
             match login {
-                Ok(user) => return Ok(with_group(user)),
+                Ok(known) => return Ok(Recognized { user: with_group(known.user), ..known }),
                 Err(LoginError::Wrong(why)) => failures.push(why),
                 Err(LoginError::CodeNeeded) => return Err(password_alone()),
                 Err(wait) => return Err(wait.refusal().unwrap_or_else(ApiError::unauthorized)),
             }
         }
         if failures.is_empty() {
-            return Ok(UserInfo::anonymous());
+            return Ok(UserInfo::anonymous().into());
         }
         tracing::info!(reason = failures.join("; "), "unable to authenticate the request");
         Err(ApiError::unauthorized())
@@ -183,6 +243,11 @@ impl Authenticator {
             // Its audiences are the issuer's affair: here it stands for somebody at this server.
             check_own_audience(audiences)?;
             let user = with_group(user.map_err(|why| invalid_token(&why))?);
+            // Looked up every time, also for a token that was verified a moment ago.
+            let ids = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
+            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id)) {
+                return Err(invalid_token("the token was revoked"));
+            }
             return Ok(Identified { user, audiences: vec![ISSUER.to_owned()] });
         }
         self.identify_token(token, audiences)

@@ -16,6 +16,11 @@ const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
+/// Whether such a header says something about whom a proxy speaks for.
+pub(super) fn is_about_user(name: &HeaderName) -> bool {
+    [USER, UID, GROUP].contains(&name.as_str()) || name.as_str().starts_with(EXTRA)
+}
+
 /// Who may speak for others.
 #[derive(Clone, Debug)]
 pub struct FrontProxies {

@@ -43,7 +43,7 @@ pub(super) async fn generate(call: &Call) -> Result<Answer, ApiError> {
     let owner = tokens::account(call)?;
     let ttl = default_ttl(call);
     let order = tokens::Order { kind: tokens::Kind::Kubeconfig, ttl, description: "Kubeconfig token" };
-    let (_, token) = tokens::issue(call, &owner.user, &order).await?;
+    let (_, token) = tokens::issue_own(call, &owner, &order).await?;
     let config = Kubeconfig {
         server: format!("{}{CLUSTER}", reply::base(call)),
         ca_pem: call.server.ca.cert_pem().to_owned(),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::reply::{self, invalid};
 use super::{csrf, settings, tokens, totp, users};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{Code, Credentials, LoginError, Proven, SESSION_COOKIE};
+use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -57,13 +57,13 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
     call.trail.tried(&asked.username);
     let credentials = Credentials { name: &asked.username, password: Some(given), code: Code::Sent(code) };
-    let Proven { user, used } = check(call, &credentials, address).await?;
+    let Proven { user, used, standing } = check(call, &credentials, address).await?;
     if let Some(used) = &used {
         totp::spend(call, &user.name, used, address).await?;
     }
     call.trail.user(&user);
     let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
-    let (mut token, text) = tokens::issue(call, &user, &order).await?;
+    let (mut token, text) = tokens::issue_while(call, &user, standing, &order).await?;
     tracing::info!(user = asked.username, token = token["id"].as_str(), "logged in");
     if !is_cookie {
         token["token"] = json!(text.reveal());
@@ -105,9 +105,13 @@ pub(super) async fn verify(
 ) -> Result<Proven, ApiError> {
     let credentials = Credentials { name, password: Some(password), code: Code::NotAsked };
     check(call, &credentials, address).await.map_err(|error| match error.code() {
-        401 => invalid("InvalidBodyContent", "invalid current password"),
+        401 => wrong_current(),
         _ => error,
     })
+}
+
+fn wrong_current() -> ApiError {
+    invalid("InvalidBodyContent", "invalid current password")
 }
 
 /// Ends the session, and takes the cookies back.
@@ -145,7 +149,7 @@ struct NewPassword {
     new_password: Option<Secret>,
 }
 
-/// Replaces the caller's password and ends the caller's other sessions, which may be somebody else's.
+/// Replaces the caller's password and ends the caller's other tokens, which may be somebody else's.
 pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Result<Answer, ApiError> {
     let asked: NewPassword = reply::body(call)?;
     let (Some(old), Some(new)) = (asked.current_password, asked.new_password) else {
@@ -153,12 +157,16 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
     };
     let owner = tokens::account(call)?;
     check_new(&owner.user.name, &old, &new)?;
-    verify(call, &owner.user.name, old, address).await?;
+    let Proven { standing, .. } = verify(call, &owner.user.name, old, address).await?;
     // Hashing takes its time by design.
     let hash = tokio::task::spawn_blocking(move || password::hash(new.reveal()));
     let hash = BASE64_STANDARD.encode(hash.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?);
     let target = tokens::target(call, &users::secret_name(&owner.user.name))?;
     change(&Call::internal(&call.server, &target), &target, &tokens::options(), |stored| {
+        // Of two who change it with the old one, the second does not know the password any more.
+        if LocalUser::read(stored, &owner.user.name).is_none_or(|now| now.standing() != standing) {
+            return Err(wrong_current());
+        }
         let mut stored = stored.clone();
         stored["data"]["password-hash"] = json!(hash);
         if let Some(data) = stored["data"].as_object_mut() {
@@ -168,7 +176,7 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
     })
     .await?;
     call.server.cache.fresh().await?;
-    tokens::end_sessions(call, &owner.user.uid, tokens::current(call)).await?;
+    tokens::end_all(call, &owner.user.uid, tokens::current(call)).await?;
     tracing::info!(user = owner.user.name, "the password was changed");
     users::get(call, "me")
 }

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::reply::{self, invalid};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{CREDENTIAL_ID, LocalUser, USERS_NAMESPACE, secret_text};
+use crate::auth;
+use crate::auth::authenticate::{CREDENTIAL_ID, LocalUser, Standing, USERS_NAMESPACE, secret_text};
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::user::UserInfo;
@@ -61,18 +62,58 @@ pub(super) fn lifetime(ttl: i64, default: Duration) -> Result<Duration, ApiError
     }
 }
 
-/// The local user that the caller is. Somebody with the name of one but not its groups is not that user.
+/// The local user that the caller is. Somebody of the same name from elsewhere is not that user, whatever the groups; the
+/// administrator's certificate is the exception, which could write such tokens anyway.
 pub(super) fn account(call: &Call) -> Result<LocalUser, ApiError> {
     let found = call.server.auth.authenticator.local_user(&call.user.name);
-    let is_same =
-        |local: &LocalUser| local.user.groups.iter().all(|group| call.user.is_member_of(group)) && !call.is_internal;
-    found.filter(is_same).ok_or_else(|| {
+    let is_same = |local: &LocalUser| {
+        let is_known = call.user.uid == local.user.uid || call.user.is_member_of(auth::MASTERS);
+        is_known && local.user.groups.iter().all(|group| call.user.is_member_of(group)) && !call.is_internal
+    };
+    let found = found.filter(is_same).ok_or_else(|| {
         ApiError::new(403, "Forbidden", format!("{:?} is not a local user and can have no tokens", call.user.name))
-    })
+    })?;
+    // Between the head of a request and its body there is time to change a password.
+    let is_over = call.standing.is_some_and(|standing| standing != found.standing()) || has_ended(call, current(call));
+    if is_over { Err(ApiError::unauthorized()) } else { Ok(found) }
+}
+
+/// Whether the request was made with a token that is gone by now.
+fn has_ended(call: &Call, name: &str) -> bool {
+    let secrets = call.server.cache.collection("core/secrets");
+    name.starts_with("token-") && secrets.get(&format!("{USERS_NAMESPACE}/{name}")).is_none()
+}
+
+/// Makes a token of the caller's own, as [`issue_while`] does.
+pub(super) async fn issue_own(call: &Call, owner: &LocalUser, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
+    let (token, text) = issue_while(call, &owner.user, owner.standing(), order).await?;
+    if let Err(error) = account(call) {
+        remove(call, token["id"].as_str().unwrap_or_default()).await?;
+        return Err(error);
+    }
+    Ok((token, text))
+}
+
+/// Makes a token of somebody whose password has been proven. Should it change, or a second factor come, in the meantime, whoever
+/// changed it may have ended the user's tokens before this one was there: then it is taken back.
+pub(super) async fn issue_while(
+    call: &Call,
+    owner: &UserInfo,
+    standing: Standing,
+    order: &Order<'_>,
+) -> Result<(Value, Secret), ApiError> {
+    let (token, text) = issue(call, owner, order).await?;
+    // As fresh as the token.
+    let now = call.server.auth.authenticator.local_user(&owner.name);
+    if now.is_none_or(|now| now.standing() != standing) {
+        remove(call, token["id"].as_str().unwrap_or_default()).await?;
+        return Err(ApiError::new(401, "Unauthorized", "the password or the second factor was changed meanwhile"));
+    }
+    Ok((token, text))
 }
 
 /// Makes a token of the user. The answer has its text, which is shown this once.
-pub(super) async fn issue(call: &Call, owner: &UserInfo, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
+async fn issue(call: &Call, owner: &UserInfo, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
     if order.description.len() > MAX_DESCRIPTION {
         return Err(invalid("MaxLengthExceeded", format!("description is longer than {MAX_DESCRIPTION} bytes")));
     }
@@ -136,9 +177,19 @@ async fn make_room(call: &Call, owner: &UserInfo, kind: Kind) -> Result<(), ApiE
 
 /// Ends the sessions of a user, except for one.
 pub(super) async fn end_sessions(call: &Call, uid: &str, except: &str) -> Result<(), ApiError> {
-    for secret in of(call, uid) {
-        let is_session = secret_text(&secret, "kind").as_deref() == Some(Kind::Session.as_str());
-        if is_session && object::name(&secret) != except {
+    let is_session = |secret: &Value| secret_text(secret, "kind").as_deref() == Some(Kind::Session.as_str());
+    end(call, of(call, uid).into_iter().filter(is_session), except).await
+}
+
+/// Ends all that a user has got by showing a password, except for one: API keys and kubeconfigs too, since whoever knew the
+/// password may have made them. Tokens that an administrator made have no account, and stay.
+pub(super) async fn end_all(call: &Call, uid: &str, except: &str) -> Result<(), ApiError> {
+    end(call, of(call, uid).into_iter(), except).await
+}
+
+async fn end(call: &Call, tokens: impl Iterator<Item = Value> + Send, except: &str) -> Result<(), ApiError> {
+    for secret in tokens {
+        if object::name(&secret) != except {
             remove(call, object::name(&secret)).await?;
         }
     }
@@ -179,7 +230,7 @@ pub(super) async fn create(call: &Call) -> Result<Answer, ApiError> {
     let wish: Wish = reply::body(call)?;
     let ttl = Some(lifetime(wish.ttl, MAX_TTL)?);
     let order = Order { kind: Kind::ApiKey, ttl, description: &wish.description };
-    let (mut token, text) = issue(call, &owner.user, &order).await?;
+    let (mut token, text) = issue_own(call, &owner, &order).await?;
     token["token"] = json!(text.reveal());
     Ok(answer::json(201, &token))
 }

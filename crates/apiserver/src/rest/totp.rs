@@ -22,6 +22,8 @@ use crate::verbs::update::{Candidate, change};
 const ISSUER: &str = "Croft";
 /// The reason of a write that did not happen, told to nobody.
 const USED: &str = "TotpUsed";
+/// The same, of a code that is right.
+const RIGHT: &str = "TotpRight";
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -71,11 +73,8 @@ pub(super) async fn confirm(call: &Call) -> Result<Answer, ApiError> {
     refuse_if_on(&owner)?;
     let now = Timestamp::now();
     let step = |stored: &Value| second_factor::offered(stored, code.reveal(), now).map_err(unproven);
-    let secrets = call.server.cache.collection("core/secrets");
-    let target = tokens::target(call, &users::secret_name(&owner.user.name))?;
     // Before so many hashes are made.
-    let stored = secrets.get(&target.id()).ok_or_else(|| unproven(Unproven::NothingOffered))?;
-    step(&stored.json())?;
+    check_offered(call, &owner, code.reveal(), now).await?;
     let codes = tokio::task::spawn_blocking(totp::recovery_codes);
     let codes = codes.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
     write(call, &owner, |stored| {
@@ -88,6 +87,24 @@ pub(super) async fn confirm(call: &Call) -> Result<Answer, ApiError> {
     tracing::info!(user = owner.user.name, "the user has a second factor now");
     let codes: Vec<&str> = codes.iter().map(|(code, _)| code.reveal()).collect();
     Ok(answer::json(200, &json!({"type": "totpEnrolment", "recoveryCodes": codes})))
+}
+
+/// Whether it is a code of the key that was offered. A wrong one is counted in the write that looks at it: however many come at
+/// once, no more of them are tried than one after the other.
+async fn check_offered(call: &Call, owner: &LocalUser, code: &str, now: Timestamp) -> Result<(), ApiError> {
+    let counted = write(call, owner, |stored| match second_factor::offered(stored, code, now) {
+        Ok(_) => Err(ApiError::new(409, RIGHT, "the code is right")),
+        Err(Unproven::WrongCode) => {
+            second_factor::miss(stored);
+            Ok(())
+        }
+        Err(why) => Err(unproven(why)),
+    });
+    match counted.await {
+        Ok(()) => Err(unproven(Unproven::WrongCode)),
+        Err(error) if error.reason() == RIGHT => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes a code, or a recovery code.
@@ -152,7 +169,7 @@ fn unproven(why: Unproven) -> ApiError {
     match why {
         Unproven::NothingOffered => invalid(
             "InvalidAction",
-            "there is nothing to confirm, or it took longer than a quarter of an hour: begin anew",
+            "there is nothing to confirm: it took longer than a quarter of an hour, or too many codes were wrong; begin anew",
         ),
         Unproven::WrongCode => invalid("TotpInvalid", "the code is wrong or too old; is the clock of the phone right?"),
     }

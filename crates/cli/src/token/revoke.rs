@@ -31,7 +31,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     data_dir: DataDir,
-    /// A token: its id as "croft token list" shows it, the JTI of a service account's token, or the token itself
+    /// A token: its id as "croft token list" shows it, the JTI of a service account's or another issuer's, or the token itself
     #[arg(value_name = "TOKEN", group = "which")]
     token: Option<String>,
     /// All tokens of this user
@@ -91,7 +91,7 @@ pub(super) async fn revoke(args: RevokeArgs) -> anyhow::Result<String> {
             Ok(format!("revoked {id}\n"))
         }
         Some(Named::Signed { id, end }) => {
-            revoked::add(&client, &format!("jti-{id}"), end).await?;
+            revoked::add(&client, &croft_pki::jws::revocation_key(&id), end).await?;
             Ok(format!("revoked JTI={id}\n"))
         }
         None => bail!("say which: a token, --user or --service-account"),
@@ -121,22 +121,28 @@ async fn account_tokens(client: &Client, namespace: &str, name: &str) -> anyhow:
 enum Named {
     /// A Secret stands for it.
     Opaque(String),
-    /// A service account's, which is only signed.
+    /// A service account's or another issuer's, which is only signed.
     Signed { id: String, end: Option<Timestamp> },
 }
 
 impl Named {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let is_id = |id: &str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        if let Some(id) = text.strip_prefix("JTI=").or(Some(text)).filter(|id| id.len() == 36 && id.contains('-')) {
-            return Ok(Self::Signed { id: id.to_ascii_lowercase(), end: None });
+        // As it is shown: issuers choose ids as they like.
+        if let Some(id) = text.strip_prefix("JTI=").filter(|id| !id.is_empty()) {
+            return Ok(Self::Signed { id: id.to_owned(), end: None });
+        }
+        if text.len() == 36 && text.contains('-') {
+            return Ok(Self::Signed { id: text.to_ascii_lowercase(), end: None });
         }
         if let Some(claims) = text.split('.').nth(1) {
             let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok();
             let claims: Option<Value> = claims.and_then(|claims| serde_json::from_slice(&claims).ok());
-            let claims = claims.context("this is no token of a service account")?;
-            let id =
-                claims["jti"].as_str().context("this token has no id; delete the Secret that it is in")?.to_owned();
+            let claims = claims.context("this is no token that somebody signed")?;
+            let id = claims["jti"]
+                .as_str()
+                .context("this token has no id; delete the Secret that it is in, or have its issuer end it")?
+                .to_owned();
             return Ok(Self::Signed {
                 id,
                 end: claims["exp"].as_i64().and_then(|end| Timestamp::from_second(end).ok()),
@@ -166,6 +172,7 @@ mod tests {
             ("croft-abcdefghij:the-secret-part".to_owned(), Named::Opaque("abcdefghij".to_owned())),
             (format!("JTI={jti}"), signed(None)),
             (jti.to_owned(), signed(None)),
+            ("JTI=onrtac:A".to_owned(), Named::Signed { id: "onrtac:A".to_owned(), end: None }),
             (format!("e30.{claims}.x"), signed(Timestamp::from_second(1_000).ok())),
         ] {
             assert_eq!(Named::parse(&text).unwrap(), expected, "{text}");

@@ -38,7 +38,7 @@ export const access: TranslatedArea<typeof english> = {
   userMadeHelp: 'Geben Sie es weiter. Bei der ersten Anmeldung muss ein anderes gewählt werden.',
   resetPassword: 'Passwort zurücksetzen',
   resetTitle: 'Das Passwort von {name} zurücksetzen?',
-  resetHelp: 'Das alte Passwort gilt nicht mehr, und die Sitzungen enden. API-Schlüssel bleiben.',
+  resetHelp: 'Das alte Passwort gilt nicht mehr, und Sitzungen, API-Schlüssel und Kubeconfigs des Benutzers enden.',
   passwordSet: 'Das neue Passwort von {name}',
   deleteUserHelp: 'Eine Anmeldung ist nicht mehr möglich, und alle Sitzungen und Token enden. Was angelegt wurde, bleibt.',
   who: 'Wer darf was',

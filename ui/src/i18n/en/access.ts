@@ -36,7 +36,7 @@ export const access = {
   userMadeHelp: 'Give it to the user. At the first sign-in, another has to be chosen.',
   resetPassword: 'Reset password',
   resetTitle: 'Reset the password of {name}?',
-  resetHelp: 'The old password ends, and so do the sessions of the user. API keys stay.',
+  resetHelp: 'The old password ends, and so do the sessions, API keys and kubeconfigs of the user.',
   passwordSet: 'The new password of {name}',
   deleteUserHelp: 'The user cannot sign in any more, and all of the user’s sessions and tokens end. What the user has made stays.',
   // Grants.

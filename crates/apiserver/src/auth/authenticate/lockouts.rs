@@ -4,7 +4,7 @@
 //! every server on the store knows them. A key is a hash of the name, since people type passwords where names belong; its value
 //! is until when, and how often in a row. Names without a user are locked all the same: that one is locked tells nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +18,15 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use super::USERS_NAMESPACE;
-use super::passwords::secret_text;
+use super::passwords::{local_users, secret_text};
 use crate::cache::{Cache, Collection};
 
 pub(crate) const SECRET_TYPE: &str = "croft.io/lockouts";
 pub(crate) const NAME: &str = "login-lockouts";
 /// The longest that a name is locked; and so long after its end, a lock still makes the next one longer.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-/// So many names are kept. Somebody who has the time to have more locked learns that some are not.
+/// So many names that are nobody's are kept, and all that are. Somebody who has the time to have more locked learns that some
+/// are not.
 const MOST: usize = 1_000;
 
 /// When wrong passwords lock a name.
@@ -99,7 +100,7 @@ impl Lockouts {
     }
 
     /// So many wrong passwords in a row: locks the name if that is too many, and says whether it is.
-    pub(super) fn failed(&self, name: &str, count: u32, now: Timestamp) -> bool {
+    pub(super) fn failed(&self, name: &str, is_users: bool, count: u32, now: Timestamp) -> bool {
         if self.limits.attempts == 0 || count < self.limits.attempts {
             return false;
         }
@@ -111,12 +112,12 @@ impl Lockouts {
         let length = first.checked_mul(factor).unwrap_or(LONGEST).min(LONGEST);
         let Ok(until) = now.checked_add(length) else { return false };
         tracing::warn!(
-            user = name,
+            user = is_users.then_some(name),
             seconds = length.as_secs(),
             "too many wrong passwords: nobody can log in by this name"
         );
         let mut pending = self.pending.lock();
-        if pending.len() < MOST {
+        if is_users || pending.len() < MOST {
             pending.insert(key, Lock { until, level });
         }
         self.has_pending.notify_one();
@@ -136,13 +137,17 @@ impl Lockouts {
         let known = known.filter_map(|(key, value)| Some((key.clone(), Lock::parse(&text(value)?)?)));
         let mut all: HashMap<String, Lock> = known.collect();
         all.extend(pending.iter().cloned());
-        let mut all: Vec<(String, Lock)> =
-            all.into_iter().filter(|(_, lock)| now.duration_since(lock.until) < LONGEST).collect();
+        let users: HashSet<String> = local_users(&self.secrets).iter().map(|user| key(&user.user.name)).collect();
+        let lasting = all.into_iter().filter(|(_, lock)| now.duration_since(lock.until) < LONGEST);
+        let (users, mut others): (Vec<_>, Vec<_>) = lasting.partition(|(key, _)| users.contains(key));
         // Those that end first make room.
-        all.sort_by_key(|(_, lock)| std::cmp::Reverse(lock.until));
-        all.truncate(MOST);
-        let data: Map<String, Value> =
-            all.into_iter().map(|(key, lock)| (key, json!(BASE64_STANDARD.encode(lock.text())))).collect();
+        others.sort_by_key(|(_, lock)| std::cmp::Reverse(lock.until));
+        others.truncate(MOST);
+        let data: Map<String, Value> = users
+            .into_iter()
+            .chain(others)
+            .map(|(key, lock)| (key, json!(BASE64_STANDARD.encode(lock.text()))))
+            .collect();
         (Value::Object(data), Written(pending))
     }
 
@@ -175,20 +180,20 @@ mod tests {
         let cache = TestCache::new([]).await;
         let lockouts = Lockouts::new(&cache, LoginLimits::default());
         let mut now = Timestamp::from_second(1_000_000).unwrap();
-        assert!(!lockouts.failed("ann", 9, now));
+        assert!(!lockouts.failed("ann", true, 9, now));
         assert_eq!(lockouts.seconds_left("ann", now), None);
         for minutes in [15, 30, 60, 120, 240, 480, 960, 1440, 1440] {
-            assert!(lockouts.failed("ann", 10, now));
+            assert!(lockouts.failed("ann", true, 10, now));
             assert_eq!(lockouts.seconds_left("ann", now), Some(minutes * 60 + 1));
             assert_eq!(lockouts.seconds_left("bob", now), None);
             now = lockouts.until("ann").unwrap() + SignedDuration::from_secs(1);
             assert_eq!(lockouts.seconds_left("ann", now), None);
         }
-        assert!(lockouts.failed("ann", 10, now + SignedDuration::from_hours(25)));
+        assert!(lockouts.failed("ann", true, 10, now + SignedDuration::from_hours(25)));
         let end = now + SignedDuration::from_hours(25) + SignedDuration::from_mins(15);
         assert_eq!(lockouts.until("ann"), Some(end));
         let off = Lockouts::new(&cache, LoginLimits { attempts: 0, ..LoginLimits::default() });
-        assert!(!off.failed("ann", 1_000, now));
+        assert!(!off.failed("ann", true, 1_000, now));
     }
 
     #[tokio::test]
@@ -196,7 +201,7 @@ mod tests {
         let cache = TestCache::new([]).await;
         let lockouts = Lockouts::new(&cache, LoginLimits::default());
         let now = Timestamp::from_second(1_000_000).unwrap();
-        assert!(lockouts.failed("ann", 10, now));
+        assert!(lockouts.failed("ann", true, 10, now));
         let until = lockouts.until("ann");
         let old = Lock { until: now - SignedDuration::from_hours(25), level: 3 };
         let before = json!({"00ff": BASE64_STANDARD.encode(old.text()), "broken": "???"});
@@ -210,5 +215,25 @@ mod tests {
         secret["data"] = data;
         cache.put(&secret).await;
         assert_eq!(lockouts.until("ann"), until);
+    }
+
+    #[tokio::test]
+    async fn locks_of_names_that_are_nobodys_do_not_crowd_out_those_of_users() {
+        let mut ann = crate::auth::testing::object("Secret", USERS_NAMESPACE, "user-ann", "uid");
+        ann["type"] = json!("croft.io/user");
+        ann["data"] = json!({"username": BASE64_STANDARD.encode("ann"), "password-hash": BASE64_STANDARD.encode("x")});
+        let cache = TestCache::new([ann]).await;
+        let lockouts = Lockouts::new(&cache, LoginLimits::default());
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        for made_up in 0..=MOST {
+            assert!(lockouts.failed(&format!("made-up-{made_up}"), false, 10, now + SignedDuration::from_secs(60)));
+        }
+        assert!(lockouts.failed("ann", true, 10, now));
+        assert!(lockouts.until("ann").is_some());
+        let (data, _) = lockouts.merge(&json!({}), now);
+        let kept = data.as_object().unwrap();
+        assert!(kept.len() == MOST + 1 && kept.contains_key(&key("ann")), "{}", kept.len());
+        let (again, _) = lockouts.merge(&data, now);
+        assert!(again.as_object().unwrap().contains_key(&key("ann")));
     }
 }

@@ -2,7 +2,9 @@
 
 use croft_meta::ApiError;
 use croft_pki::Secret;
+use sha2::{Digest, Sha256};
 
+use super::passwords::LocalUser;
 use super::second_factor::Used;
 use crate::user::UserInfo;
 
@@ -76,10 +78,33 @@ pub(crate) enum Code {
 
 /// Somebody who is who they say. A code that was used must be written down before they are let in: see
 /// [`super::second_factor`].
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proven {
     pub(crate) user: UserInfo,
     pub(crate) used: Option<Used>,
+    /// What it was proven against.
+    pub(crate) standing: Standing,
+}
+
+/// What a password proves something about: an account with this password, with a second factor or without one. What was let in
+/// by a password stands for as long as none of them has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing([u8; 32]);
+
+impl Standing {
+    pub(super) fn of(user: &LocalUser, hash: &str) -> Self {
+        let mut hasher = Sha256::new();
+        for part in [user.user.uid.as_bytes(), hash.as_bytes()] {
+            hasher.update(part.len().to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.update([u8::from(user.second_factor.is_some())]);
+        Self(hasher.finalize().into())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 /// A password cannot carry a code with it: each code is good once, and clients send the password with every request.

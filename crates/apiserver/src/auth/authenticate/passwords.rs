@@ -3,7 +3,6 @@
 //! `user-<name>` holds `username`, `password-hash` (argon2id, PHC format), `groups` (separated by commas) and, until the
 //! first password was changed, `must-change-password`. Those who have a second factor have it there too.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,14 +11,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_meta::object;
 use croft_pki::Secret;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::USERS_NAMESPACE;
 use super::lockouts::{Lockouts, LoginLimits};
-use super::login::{Code, Credentials, LoginError, Proven};
+use super::login::{Code, Credentials, LoginError, Proven, Standing};
 use super::memo::{Digest, Memo};
+use super::patience::{Patience, Watched, watched};
 use super::second_factor::SecondFactor;
 use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
@@ -30,30 +29,14 @@ const SECRET_TYPE: &str = "croft.io/user";
 const VERIFIED_TTL: Duration = Duration::from_mins(1);
 /// Each check takes a core and 19 MiB for tens of milliseconds; more at a time would only be a way to attack us.
 const CHECKS_AT_A_TIME: usize = 2;
-/// So many wrong passwords in a row are forgiven; after that the wait doubles with each.
-const FREE_FAILURES: u32 = 5;
-/// The same from one address, behind which there may be many people.
-const FREE_FAILURES_OF_ADDRESS: u32 = 30;
-const MAX_WAIT_SECONDS: i64 = 60;
-/// Failures this old are forgotten.
-const FORGET_SECONDS: i64 = 900;
-/// So many names are watched for failures.
-const MAX_WATCHED: usize = 10_000;
-
 #[derive(Debug)]
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
     pub(super) lockouts: Lockouts,
     verified: Memo<()>,
-    failures: Mutex<HashMap<Watched, Failures>>,
+    patience: Patience,
     slots: Semaphore,
     pub(super) counts: Logins,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Failures {
-    count: u32,
-    last: Timestamp,
 }
 
 /// A user that logs in with a password.
@@ -66,19 +49,34 @@ pub(crate) struct LocalUser {
     hash: String,
 }
 
-/// Whose failures are counted: a name's and an address's, each on its own.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Watched {
-    Name(String),
-    Address(IpAddr),
-}
-
-impl Watched {
-    fn free_failures(&self) -> u32 {
-        match self {
-            Self::Name(_) => FREE_FAILURES,
-            Self::Address(_) => FREE_FAILURES_OF_ADDRESS,
+impl LocalUser {
+    /// What the Secret that is named after the user says.
+    pub(crate) fn read(secret: &Value, name: &str) -> Option<Self> {
+        if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
+            return None;
         }
+        // The name in the data is the user's; the Secret's only finds it.
+        if secret_text(secret, "username").as_deref() != Some(name) {
+            return None;
+        }
+        let groups = groups(&secret_text(secret, "groups").unwrap_or_default());
+        let user =
+            UserInfo { name: name.to_owned(), uid: object::uid(secret).to_owned(), groups, ..UserInfo::default() };
+        Some(Self {
+            user,
+            must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
+            created: secret
+                .pointer("/metadata/creationTimestamp")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            second_factor: SecondFactor::read(secret),
+            hash: secret_text(secret, "password-hash")?,
+        })
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::of(self, &self.hash)
     }
 }
 
@@ -88,7 +86,7 @@ impl Passwords {
             secrets: cache.collection("core/secrets"),
             lockouts: Lockouts::new(cache, limits),
             verified: Memo::new(VERIFIED_TTL)?,
-            failures: Mutex::default(),
+            patience: Patience::default(),
             slots: Semaphore::new(CHECKS_AT_A_TIME),
             counts: Logins::default(),
         })
@@ -101,9 +99,9 @@ impl Passwords {
         password: String,
         address: Option<IpAddr>,
         now: Timestamp,
-    ) -> Result<UserInfo, LoginError> {
+    ) -> Result<Proven, LoginError> {
         let credentials = Credentials { name, password: Some(Secret::new(password)), code: Code::Sent(None) };
-        self.check(&credentials, address, now).await.map(|proven| proven.user)
+        self.check(&credentials, address, now).await
     }
 
     pub(super) async fn check(
@@ -118,12 +116,12 @@ impl Passwords {
         let is_remembered = || {
             let plain = found.as_ref().filter(|found| found.second_factor.is_none())?;
             let known = digest.and_then(|digest| self.verified.get(&digest, now));
-            known.map(|()| Proven { user: plain.user.clone(), used: None })
+            known.map(|()| Proven { user: plain.user.clone(), used: None, standing: plain.standing() })
         };
         if let Some(proven) = is_remembered() {
             return Ok(proven);
         }
-        let wrong = || wrong_password(credentials.name);
+        let wrong = || wrong_password(credentials.name, found.is_some());
         // Never closed, so always granted.
         let _slot = self.slots.acquire().await.map_err(|_| wrong())?;
         // Those in the queue before us may have found out, or used up the patience.
@@ -160,7 +158,7 @@ impl Passwords {
         if let Some(retry_after_seconds) = self.lockouts.seconds_left(name, now) {
             return Err(LoginError::Locked { retry_after_seconds });
         }
-        watched.iter().try_for_each(|who| self.check_patience(who, now))
+        watched.iter().try_for_each(|who| self.patience.check(who, now))
     }
 
     /// Looks at the credentials, and remembers if they were wrong.
@@ -184,24 +182,26 @@ impl Passwords {
             (is_right, used)
         });
         let (is_right, used) = checked.await.unwrap_or_default();
+        let exists = found.is_some();
         let Some(found) = found.filter(|_| is_right) else {
-            self.failed(credentials.name, watched, now);
-            return Err(wrong_password(credentials.name));
+            self.failed(credentials.name, exists, watched, now);
+            return Err(wrong_password(credentials.name, exists));
         };
         match (&found.second_factor, &credentials.code, &used) {
             (None, ..) | (Some(_), _, Some(_)) => {
                 // Not the address's: a right password of one's own would hide guesses at others'.
-                self.failures.lock().remove(&watched[0]);
+                self.patience.forget(&watched[0]);
             }
             // The password alone does not make up for codes that were wrong.
             (Some(_), Code::NotAsked, None) => {}
             (Some(_), Code::Sent(_), None) if !has_code => return Err(LoginError::CodeNeeded),
             (Some(_), Code::Sent(_), None) => {
-                self.failed(credentials.name, watched, now);
+                self.failed(credentials.name, exists, watched, now);
                 return Err(LoginError::WrongCode);
             }
         }
-        Ok(Proven { user: found.user, used })
+        let standing = found.standing();
+        Ok(Proven { user: found.user, used, standing })
     }
 
     pub(super) fn let_in(&self) {
@@ -210,17 +210,18 @@ impl Passwords {
 
     /// A code that somebody else used in the meantime.
     pub(super) fn was_used(&self, name: &str, address: Option<IpAddr>, now: Timestamp) -> LoginError {
-        self.failed(name, &watched(name, address), now);
+        self.failed(name, self.find(name).is_some(), &watched(name, address), now);
         self.counts.login(LoginError::WrongCode.result());
         LoginError::WrongCode
     }
 
-    fn failed(&self, name: &str, watched: &[Watched], now: Timestamp) {
+    fn failed(&self, name: &str, exists: bool, watched: &[Watched], now: Timestamp) {
         for who in watched {
-            let count = self.remember_failure(who, now);
-            if matches!(who, Watched::Name(_)) && self.lockouts.failed(name, count, now) {
+            let is_name = matches!(who, Watched::Name(_));
+            let count = self.patience.failed(who, is_name && exists, now);
+            if is_name && self.lockouts.failed(name, exists, count, now) {
                 // The lock is the wait; after it, counting begins anew.
-                self.failures.lock().remove(who);
+                self.patience.forget(who);
                 self.counts.lockout();
             }
         }
@@ -229,45 +230,11 @@ impl Passwords {
     fn find(&self, name: &str) -> Option<LocalUser> {
         local_user(&self.secrets, name)
     }
-
-    fn check_patience(&self, who: &Watched, now: Timestamp) -> Result<(), LoginError> {
-        let failures = self.failures.lock();
-        let Some(Failures { count, last }) = failures.get(who) else { return Ok(()) };
-        let Some(excess) = count.checked_sub(who.free_failures()) else { return Ok(()) };
-        let wait = 1_i64.checked_shl(excess).map_or(MAX_WAIT_SECONDS, |wait| wait.clamp(1, MAX_WAIT_SECONDS));
-        let left = wait - now.duration_since(*last).as_secs();
-        if left <= 0 {
-            return Ok(());
-        }
-        Err(LoginError::Throttled { retry_after_seconds: u32::try_from(left).unwrap_or(u32::MAX) })
-    }
-
-    /// How many there have been in a row.
-    fn remember_failure(&self, who: &Watched, now: Timestamp) -> u32 {
-        let mut failures = self.failures.lock();
-        let is_old = |failures: &Failures| now.duration_since(failures.last).as_secs() > FORGET_SECONDS;
-        if failures.len() >= MAX_WATCHED {
-            failures.retain(|_, failures| !is_old(failures));
-        }
-        // Full of names that somebody makes up: the slots still bound how fast anyone can guess.
-        if failures.len() >= MAX_WATCHED && !failures.contains_key(who) {
-            return 0;
-        }
-        let entry = failures.entry(who.clone()).or_insert(Failures { count: 0, last: now });
-        if is_old(entry) {
-            entry.count = 0;
-        }
-        *entry = Failures { count: entry.count.saturating_add(1), last: now };
-        entry.count
-    }
 }
 
-fn watched(name: &str, address: Option<IpAddr>) -> Vec<Watched> {
-    std::iter::once(Watched::Name(name.to_owned())).chain(address.map(Watched::Address)).collect()
-}
-
-fn wrong_password(name: &str) -> LoginError {
-    LoginError::Wrong(format!("wrong password for user {name:?}, or no such user"))
+/// This is for the log, which a name that is nobody's must not get into: people type passwords where names belong.
+fn wrong_password(name: &str, exists: bool) -> LoginError {
+    LoginError::Wrong(if exists { format!("wrong password for user {name:?}") } else { "no such user".to_owned() })
 }
 
 /// A name that does not exist costs as much time as one that does.
@@ -280,33 +247,14 @@ fn is_right(password: Option<&Secret>, hash: Option<String>) -> bool {
 
 /// The local user of this name.
 pub(super) fn local_user(secrets: &Collection, name: &str) -> Option<LocalUser> {
-    read_user(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
+    LocalUser::read(&secrets.get(&format!("{USERS_NAMESPACE}/user-{name}"))?.json(), name)
 }
 
 /// All of them.
 pub(super) fn local_users(secrets: &Collection) -> Vec<LocalUser> {
     let secrets = secrets.list(USERS_NAMESPACE);
     let named = secrets.iter().filter_map(|secret| Some((secret.name().strip_prefix("user-")?, secret)));
-    named.filter_map(|(name, secret)| read_user(&secret.json(), name)).collect()
-}
-
-fn read_user(secret: &Value, name: &str) -> Option<LocalUser> {
-    if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
-        return None;
-    }
-    // The name in the data is the user's; the Secret's only finds it.
-    if secret_text(secret, "username").as_deref() != Some(name) {
-        return None;
-    }
-    let groups = groups(&secret_text(secret, "groups").unwrap_or_default());
-    let user = UserInfo { name: name.to_owned(), uid: object::uid(secret).to_owned(), groups, ..UserInfo::default() };
-    Some(LocalUser {
-        user,
-        must_change_password: secret_text(secret, "must-change-password").as_deref() == Some("true"),
-        created: secret.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        second_factor: SecondFactor::read(secret),
-        hash: secret_text(secret, "password-hash")?,
-    })
+    named.filter_map(|(name, secret)| LocalUser::read(&secret.json(), name)).collect()
 }
 
 /// A hash of no password, made with the same parameters as real ones.

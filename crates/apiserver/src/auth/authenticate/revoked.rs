@@ -1,9 +1,9 @@
 //! Credentials that may no longer be used although they have not ended, and that no Secret stands for which could be deleted:
-//! client certificates, and single tokens of service accounts.
+//! client certificates, and single tokens of service accounts and of other issuers.
 //!
 //! They are in the Secret `revoked-credentials` of kube-system, of type `croft.io/revoked`: one key for each, and as its value
 //! when the credential would have ended anyway (RFC 3339; empty for never). Keys: `x509-sha256-<fingerprint>`,
-//! `x509-serial-<serial>`, `jti-<id>`.
+//! `x509-serial-<serial>`, and for a token what [`croft_pki::jws::revocation_key`] makes of its id.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::USERS_NAMESPACE;
 use crate::cache::{Cache, Collection};
 
 pub(crate) const SECRET_TYPE: &str = "croft.io/revoked";
-const NAME: &str = "revoked-credentials";
+pub(crate) const NAME: &str = "revoked-credentials";
 
 #[derive(Debug)]
 pub(crate) struct Revoked {
@@ -41,7 +41,7 @@ impl Revoked {
 
     pub(super) fn has_token(&self, id: &str) -> bool {
         let revoked = self.keys();
-        !id.is_empty() && !revoked.is_empty() && revoked.contains(&format!("jti-{id}"))
+        !id.is_empty() && !revoked.is_empty() && revoked.contains(&croft_pki::jws::revocation_key(id))
     }
 
     /// When the list last changed.

@@ -6,6 +6,7 @@
 //! | `totp-last-step` | the step of the code that was used last: neither it nor an earlier one is good again |
 //! | `totp-recovery-hashes` | a line for each recovery code that is left, hashed as passwords are |
 //! | `totp-pending-secret`, `totp-pending-until` | what is to become the secret once its owner has shown a code, and until when |
+//! | `totp-pending-misses` | how many codes for it were wrong |
 //!
 //! [`SecondFactor::check`] says what a code would use up, and [`spend`] uses it up, in the transaction that writes the Secret: of two
 //! logins with one code, on any servers, one is let in.
@@ -24,10 +25,13 @@ const LAST_STEP: &str = "totp-last-step";
 const RECOVERY: &str = "totp-recovery-hashes";
 const PENDING: &str = "totp-pending-secret";
 const PENDING_UNTIL: &str = "totp-pending-until";
+const PENDING_MISSES: &str = "totp-pending-misses";
 /// All of them begin so: a new password leaves them alone.
 pub(crate) const PREFIX: &str = "totp-";
 /// As long as one may take from the QR code to the first code.
 const PENDING_FOR: SignedDuration = SignedDuration::from_mins(15);
+/// So many wrong codes are one too many: whoever guesses begins anew, which takes the password.
+const MOST_MISSES: u32 = 5;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SecondFactor {
@@ -113,6 +117,18 @@ pub(crate) fn offer(secret: &mut Value, key: &TotpKey, now: Timestamp) {
     set(secret, PENDING, key.base32().reveal());
     let until = now.checked_add(PENDING_FOR).unwrap_or(Timestamp::MAX);
     set(secret, PENDING_UNTIL, &time::format_seconds(until));
+    set(secret, PENDING_MISSES, "0");
+}
+
+/// Counts a wrong code for the key that was offered, and takes the offer back if there have been too many.
+pub(crate) fn miss(secret: &mut Value) {
+    let misses =
+        secret_text(secret, PENDING_MISSES).and_then(|misses| misses.parse::<u32>().ok()).unwrap_or_default() + 1;
+    if misses < MOST_MISSES {
+        set(secret, PENDING_MISSES, &misses.to_string());
+    } else if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
+        data.retain(|key, _| ![PENDING, PENDING_UNTIL, PENDING_MISSES].contains(&key.as_str()));
+    }
 }
 
 /// The step of a code of the key that was offered.
@@ -189,6 +205,25 @@ mod tests {
         assert_eq!(secret_text(&secret, "username").as_deref(), Some("jane"));
         assert!(secret_text(&secret, PENDING).is_none() && secret_text(&secret, PENDING_UNTIL).is_none());
         assert!(!format!("{:?}", SecondFactor::read(&secret)).contains(KEY));
+    }
+
+    #[test]
+    fn an_offer_stands_a_few_wrong_codes_and_each_offer_as_many() {
+        let mut secret = json!({"data": {"username": "amFuZQ=="}});
+        for _ in 0..2 {
+            offer(&mut secret, &TotpKey::kept(KEY), now());
+            for _ in 1..MOST_MISSES {
+                miss(&mut secret);
+                assert_eq!(offered(&secret, CODE, now()), Ok(STEP));
+            }
+            offer(&mut secret, &TotpKey::kept(KEY), now());
+        }
+        for _ in 0..MOST_MISSES {
+            assert_eq!(offered(&secret, CODE, now()), Ok(STEP));
+            miss(&mut secret);
+        }
+        assert_eq!(offered(&secret, CODE, now()), Err(Unproven::NothingOffered));
+        assert_eq!(secret, json!({"data": {"username": "amFuZQ=="}}));
     }
 
     #[test]

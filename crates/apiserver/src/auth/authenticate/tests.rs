@@ -264,3 +264,61 @@ async fn a_name_is_locked_whether_it_is_somebodys_or_not() {
         assert_eq!(login("secret", 901).await.is_ok(), name == "ann");
     }
 }
+
+#[tokio::test]
+async fn another_credential_of_the_request_does_not_make_up_for_one_that_has_ended() {
+    let keys = Keys::new();
+    let token = BearerToken::generate().unwrap();
+    let cache = TestCache::new([token_secret(&token, ""), user("ann", "secret")]).await;
+    let authenticator = keys.authenticator(&cache);
+    let chain = certificate(&keys, "ann", &["system:masters"], Timestamp::now());
+    for weaker in [bearer(token.reveal().reveal()), basic("ann", "secret")] {
+        let known = authenticator.recognize(&weaker, Some(&chain), None).await.unwrap();
+        assert!(authenticator.recognizes(&known, &weaker, Some(&chain)).await);
+        let id = known.user.extra[CREDENTIAL_ID][0].strip_prefix("X509SHA256=").unwrap();
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[(&format!("x509-sha256-{id}"), "")])).await;
+        let now = authenticator.recognize(&weaker, Some(&chain), None).await.unwrap();
+        assert_eq!(now.user.name, "ann", "a request that comes now is the weaker one's");
+        assert!(!authenticator.recognizes(&known, &weaker, Some(&chain)).await);
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[])).await;
+    }
+}
+
+#[tokio::test]
+async fn who_came_by_a_password_stays_until_it_changes_even_while_the_name_is_locked() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let authenticator = Keys::new().authenticator(&cache);
+    let headers = basic("ann", "secret");
+    let known = authenticator.recognize(&headers, None, None).await.unwrap();
+    let now = Timestamp::now();
+    authenticator.lockouts().failed("ann", true, 10, now);
+    assert!(authenticator.lockouts().seconds_left("ann", now).is_some());
+    let stays = async || authenticator.recognizes(&known, &headers, None).await;
+    let stored = cache.collection("core/secrets").get("kube-system/user-ann").unwrap().json();
+    let mut changed = stored.clone();
+    changed["data"]["groups"] = json!("");
+    cache.put(&changed).await;
+    assert!(stays().await);
+    changed["data"]["totp-secret"] = json!("QUFBQQ==");
+    cache.put(&changed).await;
+    assert!(!stays().await, "a password alone is not enough any more");
+    cache.put(&stored).await;
+    assert!(stays().await);
+    cache.put(&user("ann", "secret")).await;
+    assert!(!stays().await, "the password was set anew");
+    cache.put(&stored).await;
+    cache.delete("core/secrets/kube-system/user-ann").await;
+    assert!(!stays().await);
+}
+
+#[tokio::test]
+async fn a_name_is_only_told_to_the_log_if_it_is_somebodys() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let passwords = Passwords::new(&cache, LoginLimits::default()).unwrap();
+    let refused = async |name: &str| match passwords.login(name, "wrong".to_owned(), None, Timestamp::now()).await {
+        Err(LoginError::Wrong(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused("ann").await.contains("ann"));
+    assert!(!refused("hunter2").await.contains("hunter2"));
+}

@@ -212,6 +212,13 @@ impl Provider {
         }
         let body = self.get(&url).await?;
         let keys = KeySet::parse(&body).map_err(|source| FetchError::Keys { url, source })?;
+        // Those that it had are good no more.
+        if keys.is_empty() {
+            tracing::warn!(
+                issuer = self.config.url,
+                "an issuer publishes no key that can be used: no token of it is good"
+            );
+        }
         if self.keys.swap(Some(Arc::new(keys))).is_none() {
             tracing::info!(issuer = self.config.url, "the keys of an issuer were fetched");
         }
