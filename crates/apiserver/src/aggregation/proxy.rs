@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use croft_meta::{ApiError, Chain};
+use croft_meta::{ApiError, Chain, names};
 use futures::{StreamExt, TryStreamExt};
 use http::header::{
     AUTHORIZATION, CONNECTION, COOKIE, HOST, HeaderName, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING,
@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use super::Backend;
 use crate::answer::{self, Answer, Body, BoxError};
 use crate::call::Call;
+use crate::request::{RequestInfo, percent_decode};
 use crate::server::ApiServer;
 use crate::user::UserInfo;
 
@@ -37,6 +38,9 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Whatever the server behind says; 503 in upstream's words if it says nothing.
 pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
+    if !means_one_thing(&call.info) {
+        return Err(ApiError::no_such_path());
+    }
     if !backend.is_available {
         return Ok(unavailable("service unavailable"));
     }
@@ -63,6 +67,15 @@ pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, bo
         Ok(Err(why)) => Ok(unavailable(&format!("error trying to reach service: {why}"))),
         Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
     }
+}
+
+/// Is the path the same to whoever splits it before and after it is decoded? It is authorized by the one reading here, and
+/// may be answered by the other there.
+fn means_one_thing(info: &RequestInfo) -> bool {
+    let segments = info.path.trim_matches('/').split('/').map(percent_decode);
+    let mut names = [&info.namespace, &info.name].into_iter().filter(|_| info.is_resource);
+    segments.into_iter().all(|segment| !matches!(&*segment, "" | "." | "..") && !segment.contains('/'))
+        && names.all(|name| name.is_empty() || names::is_path_segment_name(name).is_empty())
 }
 
 pub(super) fn unavailable(why: &str) -> Answer {
@@ -171,6 +184,24 @@ fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_can_be_read_in_two_ways_are_not_passed_on() {
+        let root = "/apis/toys.example.com/v1/namespaces/default/toys";
+        let is_passed_on = |path: &str| {
+            let query = crate::request::Query::default();
+            means_one_thing(&RequestInfo::parse(&http::Method::GET, path, &query))
+        };
+        for below in ["", "/", "/a", "/a/status", "/a%20b", "/a/proxy/b%3Fc"] {
+            assert!(is_passed_on(&format!("{root}{below}")), "{below}");
+        }
+        for below in ["/a%2Fstatus", "/a%2fstatus", "/..%2F..", "/%2e%2e", "/.", "/..", "//a", "/a%252Fstatus"] {
+            assert!(!is_passed_on(&format!("{root}{below}")), "{below}");
+        }
+        assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces/a%2Ftoys/toys"));
+        assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces//toys"));
+        assert!(is_passed_on("/openapi/v3/apis/toys.example.com/v1"));
+    }
 
     #[test]
     fn who_asks_is_ours_to_say() {
