@@ -155,14 +155,16 @@ fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) 
             return Err(ApiError::bad_request("this connection cannot be upgraded"));
         };
         let headers = answer.headers().clone();
-        let stop = call.server.stopping();
+        let (ended, session) = (call.ended(), call.session.clone());
         call.server.spawn(async move {
+            // The credential is looked at for as long as somebody holds on to this.
+            let _session = session;
             let (Ok(client), Ok(server)) = tokio::join!(client, hyper::upgrade::on(answer)) else { return };
             let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
             tokio::select! {
                 // Whichever side ends it, it is over.
                 _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                () = stop.cancelled() => {}
+                () = ended.cancelled() => {}
             }
         });
         let mut switched = Answer::new(answer::full(""));
@@ -201,6 +203,47 @@ mod tests {
         assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces/a%2Ftoys/toys"));
         assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces//toys"));
         assert!(is_passed_on("/openapi/v3/apis/toys.example.com/v1"));
+    }
+
+    /// Both sides of a connection that becomes something else.
+    async fn switched() -> (Response<Incoming>, OnUpgrade) {
+        let (near, far) = tokio::io::duplex(1024);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            tell.send(hyper::upgrade::on(&mut request)).unwrap();
+            let switched = Response::builder().status(101).header(CONNECTION, "upgrade").header(UPGRADE, "x");
+            async move { switched.body(String::new()) }
+        });
+        let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), service);
+        tokio::spawn(serving.with_upgrades());
+        let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = Request::get("/").header(CONNECTION, "upgrade").header(UPGRADE, "x").body(String::new());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        (answer, told.recv().await.unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_connection_became_ends_with_its_credential() {
+        use tokio::io::AsyncReadExt as _;
+
+        let test = crate::testing::TestServer::start().await;
+        let server = std::sync::Arc::clone(test.running.server());
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer gone"));
+        let session = server.sessions.enter(&headers, &None, &server.stopping()).unwrap();
+        let (info, query) = (RequestInfo::default(), crate::request::Query::default());
+        let user = UserInfo::new("jane", &[]);
+        let mut call = Call::new(server, user, false, info, query, headers, bytes::Bytes::new());
+        call.session = Some(session);
+        let ((from_behind, behind), (to_client, client)) = (switched().await, switched().await);
+        returned(&call, from_behind, Some(client)).unwrap();
+        // The request is answered. Nobody knows the token, which is found out.
+        drop(call);
+        let mut client = TokioIo::new(hyper::upgrade::on(to_client).await.unwrap());
+        let _behind = behind.await.unwrap();
+        let ended = tokio::time::timeout(croft_testkit::patience(), client.read_u8()).await;
+        assert!(ended.expect("it ends").is_err());
     }
 
     #[test]
