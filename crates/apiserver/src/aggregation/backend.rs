@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::cache::Cache;
+use crate::catalog::Catalog;
 use crate::webhooks::place::Place;
 use crate::webhooks::{remote, tls};
 
@@ -76,6 +77,11 @@ impl Backend {
             spec: spec.clone(),
             shared: Arc::default(),
         })
+    }
+
+    /// Is it about what this server serves itself?
+    pub(super) fn is_served_by(&self, own: &Catalog) -> bool {
+        own.group(&self.group).is_some_and(|group| group.versions.contains(&self.version))
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
