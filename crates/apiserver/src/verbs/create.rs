@@ -107,10 +107,10 @@ async fn create_named(
     options: &WriteOptions,
     tracking: Tracking,
 ) -> Result<Value, ApiError> {
-    let _turn = call.server.quota_turns.take(&call.server.cache, target).await;
     let object = prepared(call, target, object, options, tracking).await?;
     let named = Target { name: object::name(&object).to_owned(), ..target.clone() };
     let guard = || admission::guards(call, &named, &object);
+    let _turn = call.server.quota_turns.take(&call.server.cache, target).await;
     let outcome = call
         .server
         .write_guarded(&named, options.dry_run, guard, |current| match current {

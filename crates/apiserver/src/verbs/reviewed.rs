@@ -78,6 +78,7 @@ pub(crate) async fn change(
             Decision::Keep => &old,
         };
         hooks.validate(&attributes, Some(&seen.show(stored)?), Some(&shown_old)).await?;
+        let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
         if let Some(outcome) = commit(call, target, options.dry_run, &old, |_| Ok(decision.clone())).await? {
             return Ok(outcome);
         }
