@@ -176,6 +176,8 @@ mod tests {
 
     use crate::testing::TestServer;
 
+    const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
+
     async fn policy(server: &TestServer, kind: &str, api_version: &str, spec: &Value) {
         let path = format!("/apis/{api_version}");
         let plural = format!("{}policies", kind.to_lowercase().trim_end_matches("policy"));
@@ -214,5 +216,28 @@ mod tests {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
             assert!(map["metadata"][field].is_null(), "{map}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_same_objects_are_meant_in_each_of_their_groups() {
+        let server = TestServer::start().await;
+        let spec = json!({
+            "matchConstraints": rules("events.k8s.io", "v1", "events"),
+            "validations": [{"expression": "object.regarding.name != 'secret' && request.resource.group == 'events.k8s.io'"}],
+        });
+        policy(&server, "ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1", &spec).await;
+        let event = |name: &str, about: &str| {
+            json!({"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": about},
+                "reason": "R", "message": "m", "type": "Normal", "source": {"component": "c"},
+                "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": "2024-01-01T00:00:00Z", "count": 1})
+        };
+        let events = "/api/v1/namespaces/default/events";
+        let (code, why) = server.send("POST", events, &event("a", "secret")).await;
+        assert_eq!(code, 422, "{why}");
+        server.post(events, &event("b", "plain")).await;
+        let exact = json!({"spec": {"matchConstraints": {"matchPolicy": "Exact"}}});
+        let path = format!("{REGISTRATION}/validatingadmissionpolicies/p");
+        assert_eq!(server.send("PATCH", &path, &exact).await.0, 200);
+        server.post(events, &event("a", "secret")).await;
     }
 }
