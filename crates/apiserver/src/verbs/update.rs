@@ -197,7 +197,7 @@ pub(crate) fn admitted_state(
         // An apply that changed nothing, defaults and all, must leave the times as they were.
         croft_apply::ssa::keep_times(Some(old), &mut new);
     }
-    prepare::validate_update(target, &new, old)?;
+    prepare::validate_update(target, &new, &admission::held_against(call, target, old))?;
     admission::policy::validate(call, target, Some(&new), Some(old), dry_run)?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);
