@@ -7,9 +7,11 @@ pub(crate) mod policy;
 pub(crate) mod quota;
 mod rules;
 
+use std::borrow::Cow;
+
 use croft_api::limit_range;
 use croft_meta::status::{Cause, Details};
-use croft_meta::{ApiError, object};
+use croft_meta::{ApiError, Quantity, object};
 use croft_store::Compare;
 use serde_json::{Value, json};
 
@@ -150,6 +152,27 @@ fn tell_if_idle(target: &Target, new: &mut Value, old: Option<&Value>) {
     // A client that leaves it out does not make it new.
     let known = old.and_then(|old| old.get("status")).filter(|status| !is_blank(status));
     new["status"] = known.cloned().unwrap_or(told);
+}
+
+/// What a change is held against when it is validated. Users can take the growth of a claim back only in part. Croft's own
+/// parts can do so entirely: to them it is as if it had never been asked for.
+pub(crate) fn held_against<'a>(call: &Call, target: &Target, old: &'a Value) -> Cow<'a, Value> {
+    const WANTED: &str = "/spec/resources/requests/storage";
+    let size = |path: &str| Quantity::parse(old.pointer(path)?.as_str()?).ok();
+    if !call.is_internal || !is_kind(target, "", "persistentvolumeclaims") {
+        return Cow::Borrowed(old);
+    }
+    let (Some(wanted), Some(there)) = (size(WANTED), size("/status/capacity/storage")) else {
+        return Cow::Borrowed(old);
+    };
+    if wanted <= there {
+        return Cow::Borrowed(old);
+    }
+    let mut never_grown = old.clone();
+    if let Some(size) = never_grown.pointer_mut(WANTED) {
+        *size = old["status"]["capacity"]["storage"].clone();
+    }
+    Cow::Owned(never_grown)
 }
 
 /// After the object is stored. Nothing here can fail the request any more.

@@ -2,7 +2,8 @@
 //!
 //! Requests for such a group and version are authenticated and authorized here, and then sent on as they are, in the name
 //! of the user ([`proxy`]). [`available`] looks whether the servers are there, and keeps what they serve, for discovery
-//! ([`discovered`]). Conditions, reasons and words follow kube-aggregator.
+//! ([`discovered`]). Conditions, reasons and words follow kube-aggregator. What this server serves itself, built in or by a
+//! definition, nobody can take from it: the APIService is told so.
 
 mod available;
 mod backend;
@@ -20,6 +21,7 @@ pub(crate) use self::backend::Backend;
 pub(crate) use self::discovered::{index, merged};
 pub(crate) use self::proxy::answer;
 use crate::cache::{Cache, Derived};
+use crate::catalog::Catalog;
 
 /// What is behind this server.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl Aggregation {
     }
 
     /// Who answers requests for a path, if it is not this server.
-    pub(crate) fn find(&self, path: &str) -> Option<Arc<Backend>> {
+    pub(crate) fn find(&self, own: impl FnOnce() -> Arc<Catalog>, path: &str) -> Option<Arc<Backend>> {
         let backends = self.current();
         if backends.is_empty() {
             return None;
@@ -51,7 +53,7 @@ impl Aggregation {
             return None;
         }
         let place = (parts.next()?.to_owned(), parts.next()?.to_owned());
-        backends.get(&place).cloned()
+        backends.get(&place).filter(|found| !found.is_served_by(&own())).cloned()
     }
 
     /// As of now. Those that did not change keep their connections, and what is known of them.
@@ -72,11 +74,16 @@ impl Aggregation {
         })
     }
 
-    /// All of them: groups of the highest priority first, and their versions likewise.
-    pub(crate) fn backends(&self) -> Vec<Arc<Backend>> {
-        let mut all: Vec<Arc<Backend>> = self.current().values().cloned().collect();
-        all.sort_by(|a, b| a.rank().cmp(&b.rank()));
-        all
+    /// Those that serve something: groups of the highest priority first, and their versions likewise.
+    pub(crate) fn backends(&self, own: &Catalog) -> Vec<Arc<Backend>> {
+        let mut serving = self.all();
+        serving.retain(|backend| !backend.is_served_by(own));
+        serving.sort_by(|a, b| a.rank().cmp(&b.rank()));
+        serving
+    }
+
+    fn all(&self) -> Vec<Arc<Backend>> {
+        self.current().values().cloned().collect()
     }
 
     /// What servers behind this one need to know to believe it, and its users: `extension-apiserver-authentication`.
@@ -91,5 +98,38 @@ impl Aggregation {
             "requestheader-uid-headers": list(&["X-Remote-Uid"]),
             "requestheader-username-headers": list(&["X-Remote-User"]),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_served_here_cannot_be_taken_over() {
+        const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+        let server = TestServer::start().await;
+        for (group, version) in [("apiregistration.k8s.io", "v1"), ("kubevirt.io", "v1"), ("toys.example.com", "v1")] {
+            let service = json!({
+                "metadata": {"name": format!("{version}.{group}")},
+                "spec": {"group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 15,
+                    "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "none", "port": 443}},
+            });
+            server.post(SERVICES, &service).await;
+        }
+        assert_eq!(server.get(SERVICES).await["items"].as_array().map(Vec::len), Some(3));
+        server.get("/apis/kubevirt.io/v1/virtualmachines").await;
+        let (code, _) = server.send("GET", "/apis/toys.example.com/v1/toys", &json!(null)).await;
+        assert_eq!(code, 503, "nobody serves it here");
+        let told = croft_testkit::eventually("the APIService says so", async || {
+            let service = server.get(&format!("{SERVICES}/v1.kubevirt.io")).await;
+            let condition = service["status"]["conditions"][0].clone();
+            if condition.is_null() { Err("not yet") } else { Ok(condition) }
+        })
+        .await;
+        assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("ServedLocally")));
+        assert_eq!(told["message"], "kubevirt.io/v1 is served by Croft itself");
     }
 }

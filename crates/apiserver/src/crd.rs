@@ -104,29 +104,34 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
     Ok(())
 }
 
-/// The same for a definition that is known to be good.
+/// The same for a definition that is known to be good. One that is established stays so: names that it asks for later and
+/// does not get are not served, the others are.
 pub(crate) fn establish(catalog: &Catalog, new: &mut Value, old: Option<&Value>) {
     let now = clock::now_rfc3339();
-    let names = accept_names(catalog, new);
-    let conditions = match &names.conflict {
-        None => vec![
-            condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
-            condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted", &now),
-        ],
-        Some((reason, why)) => vec![
-            condition("NamesAccepted", "False", reason, why, &now),
-            condition("Established", "False", "NotAccepted", "not all names are accepted", &now),
-        ],
+    let names = accept_names(catalog, new, old);
+    let accepted = match &names.conflict {
+        None => condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", &now),
+        Some((reason, why)) => condition("NamesAccepted", "False", reason, why, &now),
+    };
+    let kept = old.and_then(|o| o.pointer("/status/conditions")).and_then(Value::as_array);
+    let known = kept.into_iter().flatten().find(|c| c["type"] == "Established" && c["status"] == "True");
+    let is_established = names.conflict.is_none() || known.is_some();
+    let established = match known {
+        Some(known) => known.clone(),
+        None if is_established => {
+            let why = "the initial names have been accepted";
+            condition("Established", "True", "InitialNamesAccepted", why, &now)
+        }
+        None => condition("Established", "False", "NotAccepted", "not all names are accepted", &now),
     };
     let stored = stored_versions(new, old);
-    let kept = old.and_then(|o| o.pointer("/status/conditions")).and_then(Value::as_array);
-    let kept_times = conditions.into_iter().map(|c| keep_transition_time(c, kept)).collect::<Vec<_>>();
+    let conditions = [accepted, established].map(|condition| keep_transition_time(condition, kept));
     let status = &mut new["status"];
-    status["conditions"] = json!(kept_times);
+    status["conditions"] = json!(conditions);
     status["storedVersions"] = json!(stored);
     status["acceptedNames"] = names.accepted;
     let mut finalizers: Vec<String> = object::finalizers(new).into_iter().map(str::to_owned).collect();
-    if names.conflict.is_none() && !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
+    if is_established && !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
         finalizers.push(CLEANUP_FINALIZER.to_owned());
         object::set_meta(new, "finalizers", json!(finalizers));
     }
@@ -172,7 +177,8 @@ struct AcceptedNames {
 
 type IsTaken<'a> = &'a dyn Fn(&str) -> bool;
 
-fn accept_names(catalog: &Catalog, crd: &Value) -> AcceptedNames {
+/// The names of the last state, each replaced by what is asked for now if no other resource of the group has that.
+fn accept_names(catalog: &Catalog, crd: &Value, old: Option<&Value>) -> AcceptedNames {
     let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
     let others: Vec<_> =
@@ -183,37 +189,58 @@ fn accept_names(catalog: &Catalog, crd: &Value) -> AcceptedNames {
         })
     };
     let is_kind = |name: &str| others.iter().any(|r| r.names.kind == name || r.names.list_kind == name);
-    let mut accepted = crd.pointer("/spec/names").cloned().unwrap_or_else(|| json!({}));
+    let mut asked = crd.pointer("/spec/names").cloned().unwrap_or_else(|| json!({}));
     let kind = text("/spec/names/kind");
     if text("/spec/names/singular").is_empty() {
-        accepted["singular"] = json!(kind.to_lowercase());
+        asked["singular"] = json!(kind.to_lowercase());
     }
     if text("/spec/names/listKind").is_empty() {
-        accepted["listKind"] = json!(format!("{kind}List"));
+        asked["listKind"] = json!(format!("{kind}List"));
     }
+    let had = old.and_then(|old| old.pointer("/status/acceptedNames")).filter(|names| names.is_object());
+    // Both are always there, if only as empty texts.
+    let mut accepted = had.cloned().unwrap_or_else(|| json!({"plural": "", "kind": ""}));
+    let had = accepted.clone();
     let mut conflict = None;
-    let checks: [(&str, &'static str, IsTaken<'_>); 4] = [
+    // Upstream's order: of several conflicts the last is told.
+    let checks: [(&str, &'static str, IsTaken<'_>); 5] = [
         ("plural", "PluralConflict", &is_resource),
         ("singular", "SingularConflict", &is_resource),
+        ("shortNames", "ShortNamesConflict", &is_resource),
         ("kind", "KindConflict", &is_kind),
         ("listKind", "ListKindConflict", &is_kind),
     ];
     for (field, reason, is_taken) in checks {
-        let name = accepted[field].as_str().unwrap_or_default().to_owned();
-        if is_taken(&name) {
-            match accepted.as_object_mut() {
-                Some(names) if matches!(field, "singular" | "listKind") => drop(names.remove(field)),
-                _ => accepted[field] = json!(""),
-            }
-            conflict = Some((reason, format!("{name:?} is already in use")));
+        let is_new = |name: &&str| !texts(&had[field]).contains(name);
+        let taken: Vec<String> =
+            texts(&asked[field]).into_iter().filter(is_new).filter(|name| is_taken(name)).map(in_use).collect();
+        match taken.as_slice() {
+            [] => take_over(&mut accepted, &asked, field),
+            [one] => conflict = Some((reason, one.clone())),
+            several => conflict = Some((reason, format!("[{}]", several.join(", ")))),
         }
     }
-    let short = accepted.get("shortNames").and_then(Value::as_array).cloned().unwrap_or_default();
-    if let Some(name) = short.iter().filter_map(Value::as_str).find(|name| is_resource(name)) {
-        conflict = Some(("ShortNamesConflict", format!("{name:?} is already in use")));
-        accepted["shortNames"] = json!([]);
-    }
+    take_over(&mut accepted, &asked, "categories");
     AcceptedNames { accepted, conflict }
+}
+
+/// The one name, or all names of a list.
+fn texts(value: &Value) -> Vec<&str> {
+    value
+        .as_array()
+        .map_or_else(|| value.as_str().into_iter().collect(), |all| all.iter().filter_map(Value::as_str).collect())
+}
+
+fn in_use(name: &str) -> String {
+    format!("{name:?} is already in use")
+}
+
+fn take_over(accepted: &mut Value, asked: &Value, field: &str) {
+    match (asked.get(field), accepted.as_object_mut()) {
+        (Some(name), _) => accepted[field] = name.clone(),
+        (None, Some(names)) => drop(names.remove(field)),
+        (None, None) => {}
+    }
 }
 
 /// Schemas must be structural, and their rules must compile.
@@ -260,4 +287,52 @@ pub(crate) fn mark_terminating(crd: &mut Value, now: &str) {
         "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         "lastTransitionTime": now,
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::testing::TestServer;
+
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_definition_that_works_goes_on_working_when_it_asks_for_names_that_others_have() {
+        let server = TestServer::start().await;
+        let definition = |plural: &str, kind: &str, short: &str| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            json!({"metadata": {"name": format!("{plural}.example.com")}, "spec": {
+                "group": "example.com", "scope": "Namespaced",
+                "names": {"plural": plural, "kind": kind, "shortNames": [short]},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+        };
+        server.post(DEFINITIONS, &definition("toys", "Toy", "ty")).await;
+        server.post(DEFINITIONS, &definition("balls", "Ball", "bl")).await;
+        let path = format!("{DEFINITIONS}/balls.example.com");
+        let asked =
+            json!({"spec": {"names": {"shortNames": ["bl", "ty"], "categories": ["round"], "singular": "toy"}}});
+        let (code, changed) = server.send("PATCH", &path, &asked).await;
+        assert_eq!(code, 200, "{changed}");
+        let conditions = changed["status"]["conditions"].as_array().unwrap();
+        let status = |ty: &str| conditions.iter().find(|c| c["type"] == ty).unwrap();
+        assert_eq!(status("NamesAccepted")["status"], "False");
+        assert_eq!(status("NamesAccepted")["reason"], "ShortNamesConflict");
+        assert_eq!(status("NamesAccepted")["message"], r#""ty" is already in use"#);
+        assert_eq!(
+            (&status("Established")["status"], &status("Established")["reason"]),
+            (&json!("True"), &json!("InitialNamesAccepted"))
+        );
+        let accepted = json!({"plural": "balls", "singular": "ball", "kind": "Ball", "listKind": "BallList",
+            "shortNames": ["bl"], "categories": ["round"]});
+        assert_eq!(changed["status"]["acceptedNames"], accepted);
+        let balls = "/apis/example.com/v1/namespaces/default/balls";
+        let ball = json!({"apiVersion": "example.com/v1", "kind": "Ball", "metadata": {"name": "red"}});
+        server.post(balls, &ball).await;
+        // A new one has nothing to go on with.
+        let new = server.post(DEFINITIONS, &definition("kites", "Toy", "kt")).await;
+        assert_eq!(new["status"]["conditions"][1]["status"], "False", "{new}");
+        assert_eq!(new["status"]["acceptedNames"]["kind"], "");
+        assert_eq!(server.send("GET", "/apis/example.com/v1/kites", &json!(null)).await.0, 404);
+    }
 }

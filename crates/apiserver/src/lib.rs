@@ -68,6 +68,8 @@ mod store_page;
 mod streams;
 mod subresources;
 mod table;
+#[cfg(test)]
+mod testing;
 mod upload;
 mod usage;
 mod user;

@@ -158,7 +158,7 @@ fn index(call: &Call) -> Value {
 fn discovered(call: &Call) -> Result<Answer, ApiError> {
     let accept = negotiate::accepted(&call.headers);
     let own = discovery::answer(&call.catalog, &call.info.path, &accept, &call.server.address()).transpose()?;
-    let found = aggregation::merged(&call.info.path, own, &call.server.aggregation.backends());
+    let found = aggregation::merged(&call.info.path, own, &call.server.aggregation.backends(&call.catalog));
     let found = found.ok_or_else(ApiError::no_such_path)?;
     let mut answer = answer::bytes(200, found.content_type, found.body);
     if let Some(etag) = found.etag {
@@ -216,7 +216,7 @@ async fn openapi_document(call: &Call) -> Result<Answer, ApiError> {
         }
         openapi::Reply::Document(mut document) => {
             if call.info.path.trim_end_matches('/') == "/openapi/v3" {
-                aggregation::index(&mut document, &call.server.aggregation.backends());
+                aggregation::index(&mut document, &call.server.aggregation.backends(&call.catalog));
             }
             let mut answer = answer::bytes(200, document.content_type, document.body);
             if document.is_gzip {

@@ -36,7 +36,7 @@ pub(crate) fn stamp_new(_server: &ApiServer, target: &Target, object: &mut Value
     Ok(())
 }
 
-/// Puts back what a new object was given, whatever webhooks made of it.
+/// Puts back what a new object was given, whatever webhooks and policies made of it.
 pub(crate) fn restamp_new(given: &Value, object: &mut Value) {
     let metadata = object::metadata_mut(object);
     for field in ["resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {

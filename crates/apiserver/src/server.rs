@@ -89,6 +89,8 @@ pub(crate) struct ApiServer {
     pub(crate) audit: Audit,
     pub(crate) event_lease: EventLease,
     pub(crate) quota_turns: QuotaTurns,
+    /// For writes of Services that take addresses or ports.
+    pub(crate) service_turn: tokio::sync::Mutex<()>,
     pub(crate) sessions: Sessions,
     pub(crate) policies: Policies,
     pub(crate) fairness: Fairness,
@@ -371,6 +373,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         audit,
         event_lease: EventLease::default(),
         quota_turns: QuotaTurns::default(),
+        service_turn: tokio::sync::Mutex::default(),
         sessions: Sessions::default(),
         policies: Policies::new(&cache),
         fairness: Fairness::new(&cache, config.limits.requests, flows),

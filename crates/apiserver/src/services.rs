@@ -1,14 +1,20 @@
 //! The addresses and ports that a Service gets when it does not ask for certain ones.
 //!
-//! What is taken is read off the Services themselves, so that nothing can leak.
+//! What is taken is read off the Services themselves, so that nothing can leak. It is read when a Service is admitted, and
+//! once more by the write that takes something ([`Taking`]): of two who were given the same, the later has to look again.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use croft_meta::{ApiError, FieldError, FieldPath, object};
+use croft_meta::{ApiError, FieldError, FieldPath, Revision, object};
+use croft_store::{Compare, Op};
 use serde_json::{Value, json};
 
-use crate::call::Call;
+use crate::admission::quota::booking::Booking;
+use crate::cache::{Cache, store_error};
+use crate::call::{Call, Target};
+use crate::server::ApiServer;
+use crate::write::Decision;
 
 /// Harvester's service network.
 const NETWORK: [u8; 2] = [10, 53];
@@ -19,7 +25,12 @@ const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 /// The address of the `kubernetes` Service.
 pub(crate) const KUBERNETES_IP: &str = "10.53.0.1";
 
-/// What other Services hold.
+const SERVICES: &str = "core/services";
+/// Written by whoever takes an address or a port. It says who was the last.
+const CLAIMS: &str = "allocations/services";
+const OVERTAKEN: &str = "addresses and ports of Services are being taken too often; try again";
+
+/// Addresses and ports that Services hold.
 #[derive(Debug, Default)]
 struct Taken {
     ips: HashSet<String>,
@@ -27,22 +38,79 @@ struct Taken {
 }
 
 impl Taken {
-    fn read(call: &Call, but: Option<&Value>) -> Self {
+    /// By all but one, if that is named.
+    fn read(cache: &Cache, but: Option<&str>) -> Self {
         let mut taken = Self::default();
-        let id = but.map(|service| crate::call::id(object::namespace(service), object::name(service)));
-        for service in call.server.cache.collection("core/services").list("") {
-            if id.as_deref() == Some(service.id()) {
-                continue;
-            }
-            let service = service.json();
-            let ip = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default();
-            taken.ips.insert(ip.to_owned());
-            for port in ports(&service) {
-                taken.node_ports.extend(port.get("nodePort").and_then(Value::as_i64));
+        for service in cache.collection(SERVICES).list("") {
+            if but != Some(service.id()) {
+                taken.add(&service.json());
             }
         }
         taken
     }
+
+    fn of(service: &Value) -> Self {
+        let mut taken = Self::default();
+        taken.add(service);
+        taken
+    }
+
+    fn add(&mut self, service: &Value) {
+        let ip = service.pointer("/spec/clusterIP").and_then(Value::as_str).unwrap_or_default();
+        if !matches!(ip, "" | "None") {
+            self.ips.insert(ip.to_owned());
+        }
+        self.node_ports.extend(node_ports(service).into_iter().filter(|port| *port != 0));
+    }
+
+    fn is_apart_from(&self, other: &Self) -> bool {
+        self.ips.is_disjoint(&other.ips) && self.node_ports.is_disjoint(&other.node_ports)
+    }
+}
+
+/// What a write of a Service takes that the Service did not have.
+#[derive(Debug)]
+pub(crate) struct Taking(Taken);
+
+impl Taking {
+    /// `None` if it takes nothing.
+    pub(crate) fn of(target: &Target, decision: &Decision, old: Option<&Value>) -> Option<Self> {
+        let Decision::Put(new) = decision else { return None };
+        if target.storage_key() != SERVICES {
+            return None;
+        }
+        let mut taken = Taken::of(new);
+        if let Some(had) = old.map(Taken::of) {
+            taken.ips.retain(|ip| !had.ips.contains(ip));
+            taken.node_ports.retain(|port| !had.node_ports.contains(port));
+        }
+        (!taken.ips.is_empty() || !taken.node_ports.is_empty()).then_some(Self(taken))
+    }
+
+    /// What the transaction has to check and to write besides; `None` if somebody else has come to have some of it. To be
+    /// called with the turn that is held until the write is seen.
+    pub(crate) async fn claim(&self, server: &ApiServer, id: &str) -> Result<Option<Booking>, ApiError> {
+        // Read before the Services: whoever takes something after that touches it.
+        let known = server.store.get(CLAIMS).await.map_err(store_error)?;
+        server.cache.fresh().await?;
+        if !self.0.is_apart_from(&Taken::read(&server.cache, Some(id))) {
+            return Ok(None);
+        }
+        let revision = known.map_or(Revision::ZERO, |record| record.revision);
+        Ok(Some(Booking {
+            compare: vec![Compare { key: CLAIMS.to_owned(), revision }],
+            ops: vec![Op::Put { key: CLAIMS.to_owned(), value: id.to_owned().into(), lease: None }],
+        }))
+    }
+}
+
+/// Somebody else was given the same meanwhile, and was quicker: it is to be given out anew.
+pub(crate) fn overtaken() -> ApiError {
+    ApiError::too_many_requests(OVERTAKEN, 1)
+}
+
+pub(crate) fn is_overtaken(error: &ApiError) -> bool {
+    error.message() == OVERTAKEN
 }
 
 fn ports(service: &Value) -> impl Iterator<Item = &Value> {
@@ -54,7 +122,7 @@ pub(crate) fn allocate(call: &Call, service: &mut Value) -> Result<(), ApiError>
     if !needs_ip(service) {
         return Ok(());
     }
-    let taken = Taken::read(call, None);
+    let taken = Taken::read(&call.server.cache, None);
     allocate_ip(service, &taken)?;
     if may_have_node_ports(service) {
         allocate_node_ports(service, &taken)?;
@@ -69,7 +137,8 @@ pub(crate) fn allocate_changed(call: &Call, service: &mut Value, old: &Value) ->
     if !wants_ip && !wants_ports {
         return Ok(());
     }
-    let taken = Taken::read(call, Some(old));
+    let id = crate::call::id(object::namespace(old), object::name(old));
+    let taken = Taken::read(&call.server.cache, Some(&id));
     if wants_ip {
         allocate_ip(service, &taken)?;
     }
@@ -131,7 +200,24 @@ fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
 fn check_asked_ip(service: &Value, asked: &str, taken: &Taken) -> Result<(), ApiError> {
     let path = FieldPath::new("spec.clusterIPs");
     // Malformed addresses are the validation's to refuse.
-    let Ok(ip) = asked.parse::<Ipv4Addr>() else { return Ok(()) };
+    let Ok(ip) = asked.parse::<IpAddr>() else { return Ok(()) };
+    let family = service.pointer("/spec/ipFamilies/0").and_then(Value::as_str);
+    let ip = match (ip, family) {
+        (IpAddr::V6(_), Some("IPv4")) | (IpAddr::V4(_), Some("IPv6")) => {
+            let family = family.unwrap_or_default();
+            let why = format!("expected an {family} value as indicated by `ipFamilies[0]`");
+            return Err(invalid(service, FieldError::invalid(&path.index(0), asked, why)));
+        }
+        (IpAddr::V6(_), None) => {
+            let why = "IPv6 is not configured on this cluster";
+            return Err(invalid(service, FieldError::invalid(&path.index(0), json!([asked]), why)));
+        }
+        (IpAddr::V6(_), Some(family)) => {
+            let path = FieldPath::new("spec.ipFamilies").index(0);
+            return Err(invalid(service, FieldError::invalid(&path, family, "not configured on this cluster")));
+        }
+        (IpAddr::V4(ip), _) => ip,
+    };
     let why = match ip {
         ip if ip.octets()[..2] != NETWORK => format!(
             "failed to allocate IP {asked}: the provided IP is not in the valid range. The range of valid IPs is {}.{}.0.0/16",
@@ -195,4 +281,68 @@ fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiErro
         port["nodePort"] = json!(found);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use serde_json::json;
+
+    use crate::testing::TestServer;
+
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_two_ask_for_at_once_only_one_gets() {
+        let server = TestServer::start().await;
+        let wanting = |index: usize, ip: &str, port: u16| {
+            json!({"metadata": {"name": format!("s-{port}-{index}")},
+                "spec": {"type": "NodePort", "clusterIP": ip, "ports": [{"port": 80, "nodePort": port}]}})
+        };
+        let ips = |index: usize| format!("10.53.77.{index}");
+        for round in 0..5 {
+            let same_port: Vec<_> =
+                (0..8).map(|index| wanting(index, &ips(round * 8 + index), 30_100 + round as u16)).collect();
+            let answers = join_all(same_port.iter().map(|service| server.send("POST", SERVICES, service))).await;
+            let made = answers.iter().filter(|(code, _)| *code == 201).count();
+            assert_eq!(made, 1, "{answers:?}");
+            let refused =
+                answers.iter().filter(|(code, why)| *code == 422 && why.to_string().contains("already allocated"));
+            assert_eq!(refused.count(), 7, "{answers:?}");
+            let ip = format!("10.53.78.{round}");
+            let same_ip: Vec<_> =
+                (0..8).map(|index| wanting(index, &ip, 31_000 + (round * 8 + index) as u16)).collect();
+            let answers = join_all(same_ip.iter().map(|service| server.send("POST", SERVICES, service))).await;
+            assert_eq!(answers.iter().filter(|(code, _)| *code == 201).count(), 1, "{answers:?}");
+        }
+        // Changes take too.
+        for name in ["a", "b", "c", "d"] {
+            server.post(SERVICES, &json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}})).await;
+        }
+        let patch = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 32_000}]}});
+        let paths = ["a", "b", "c", "d"].map(|name| format!("{SERVICES}/{name}"));
+        let answers = join_all(paths.iter().map(|path| server.send("PATCH", path, &patch))).await;
+        assert_eq!(answers.iter().filter(|(code, _)| *code == 200).count(), 1, "{answers:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn addresses_are_of_the_family_of_the_network() {
+        let server = TestServer::start().await;
+        for (ip, families, why) in [
+            (
+                "fd00::1",
+                json!(["IPv4"]),
+                "spec.clusterIPs[0]: Invalid value: \"fd00::1\": expected an IPv4 value as indicated by `ipFamilies[0]`",
+            ),
+            ("10.53.3.1", json!(["IPv6"]), "expected an IPv6 value as indicated by `ipFamilies[0]`"),
+            ("fd00::1", json!(["IPv6"]), "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster"),
+            ("fd00::1", json!(null), "IPv6 is not configured on this cluster"),
+        ] {
+            let spec = json!({"clusterIP": ip, "ipFamilies": families, "ports": [{"port": 80}]});
+            let service = json!({"metadata": {"name": "six"}, "spec": spec});
+            let (code, status) = server.send("POST", SERVICES, &service).await;
+            let message = status["message"].as_str().unwrap_or_default();
+            assert!(code == 422 && message.contains(why), "{message}");
+        }
+    }
 }

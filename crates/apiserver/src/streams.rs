@@ -35,7 +35,8 @@ pub(crate) enum Streamed {
 
 impl Streamed {
     pub(crate) fn find(server: &ApiServer, info: &RequestInfo, query: &Query) -> Option<Self> {
-        Self::own(info, query).or_else(|| server.aggregation.find(&info.path).map(Self::Aggregated))
+        Self::own(info, query)
+            .or_else(|| server.aggregation.find(|| server.catalog(), &info.path).map(Self::Aggregated))
     }
 
     pub(crate) fn is_aggregated(&self) -> bool {

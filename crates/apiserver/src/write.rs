@@ -20,6 +20,7 @@ use crate::conversion;
 use crate::encoding;
 use crate::sealing;
 use crate::server::ApiServer;
+use crate::services::{self, Taking};
 
 /// What a writer wants done.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ impl ApiServer {
     ) -> Result<Outcome, ApiError> {
         let collection = self.cache.collection(target.storage_key());
         let id = target.id();
-        let mut is_fresh = false;
+        let (mut is_fresh, mut is_overtaken) = (false, false);
         for _ in 0..MAX_TRIES {
             let quotas = Quotas::of(&self.cache, target);
             let current = collection.get(&id);
@@ -130,6 +131,21 @@ impl ApiServer {
                 return Ok(outcome(decision, old.is_some(), revision));
             }
             booking.compare.extend(guard()?);
+            // Who takes addresses does so alone, from the look until the write is seen.
+            let mut _turn = None;
+            if let Some(taking) = Taking::of(target, &decision, old.as_ref()) {
+                _turn = Some(self.service_turn.lock().await);
+                let Some(claim) = taking.claim(self, &id).await? else {
+                    // What is decided anew may take something else; what was made before takes the same.
+                    if is_overtaken {
+                        return Err(services::overtaken());
+                    }
+                    (is_overtaken, is_fresh) = (true, true);
+                    continue;
+                };
+                booking.compare.extend(claim.compare);
+                booking.ops.extend(claim.ops);
+            }
             match self.commit(target, &id, stored.as_ref(), revision, booking).await? {
                 TxnResult::Committed(revision) => {
                     // Whoever reads the cache next (authorization, admission, other requests) must see what was

@@ -23,7 +23,6 @@ pub(crate) fn of(group: &str, plural: &str) -> fn(&Value) -> Vec<String> {
         ("policy", "poddisruptionbudgets") => |_| idle("disruption budgets", "their status is not kept up to date"),
         ("storage.k8s.io", "volumeattachments") => |_| idle("volume attachments", "no volume is attached"),
         ("resource.k8s.io", "resourceclaims") => |_| idle("resource claims", "no device is allocated"),
-        ("apiregistration.k8s.io", "apiservices") => api_service,
         ("flowcontrol.apiserver.k8s.io", _) => {
             |_| idle("flow schemas and priority levels", "no request is queued by them")
         }
@@ -71,10 +70,6 @@ fn preference(object: &Value) -> Vec<String> {
     vec![format!("PreferredCPUTopology {old} is deprecated for removal in a future release, please use {new} instead")]
 }
 
-fn api_service(object: &Value) -> Vec<String> {
-    if has(object, "spec.service") { idle("API services", "requests are not forwarded") } else { Vec::new() }
-}
-
 /// Upstream's own warnings: what a headless service cannot have.
 fn service(object: &Value) -> Vec<String> {
     if text(object, "spec.clusterIP") != "None" {
@@ -103,5 +98,7 @@ mod tests {
         let warnings = of("apps", "deployments")(&json!({}));
         assert_eq!(warnings, ["Croft stores deployments but does not act on them: no pod is made"]);
         assert!(of("", "configmaps")(&json!({})).is_empty());
+        let forwarded = json!({"spec": {"service": {"namespace": "toys", "name": "api"}}});
+        assert!(of("apiregistration.k8s.io", "apiservices")(&forwarded).is_empty());
     }
 }

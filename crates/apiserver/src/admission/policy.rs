@@ -71,6 +71,9 @@ pub(crate) fn mutate(
     };
     let before = std::mem::replace(new, mutated);
     keep_identity(new, &before);
+    if old.is_none() {
+        prepare::restamp_new(&before["metadata"], new);
+    }
     let gvk = target.gvk();
     decode::conform(&target.served, &gvk, new).map_err(|why| {
         let Gvk { version, kind, .. } = &gvk;
@@ -164,5 +167,77 @@ fn keep_identity(new: &mut Value, before: &Value) {
     }
     for field in ["name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"] {
         object::set_meta(new, field, before["metadata"][field].clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::testing::TestServer;
+
+    const REGISTRATION: &str = "/apis/admissionregistration.k8s.io/v1";
+
+    async fn policy(server: &TestServer, kind: &str, api_version: &str, spec: &Value) {
+        let path = format!("/apis/{api_version}");
+        let plural = format!("{}policies", kind.to_lowercase().trim_end_matches("policy"));
+        let about = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "p"}, "spec": spec});
+        server.post(&format!("{path}/{plural}"), &about).await;
+        let mut binding = json!({"apiVersion": api_version, "kind": format!("{kind}Binding"), "metadata": {"name": "p"},
+            "spec": {"policyName": "p"}});
+        if kind.starts_with("Validating") {
+            binding["spec"]["validationActions"] = json!(["Deny"]);
+        }
+        server.post(&format!("{path}/{}bindings", plural.replace("policies", "policy")), &binding).await;
+    }
+
+    fn rules(group: &str, version: &str, plural: &str) -> Value {
+        json!({"resourceRules": [
+            {"operations": ["CREATE"], "apiGroups": [group], "apiVersions": [version], "resources": [plural]},
+        ]})
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_the_server_gives_to_a_new_object_is_not_for_policies_to_change() {
+        let server = TestServer::start().await;
+        let patch = r#"[
+            JSONPatch{op: "add", path: "/metadata/deletionTimestamp", value: "2020-01-01T00:00:00Z"},
+            JSONPatch{op: "add", path: "/metadata/deletionGracePeriodSeconds", value: 0},
+            JSONPatch{op: "add", path: "/metadata/generation", value: 77},
+            JSONPatch{op: "add", path: "/data", value: {"seen": "yes"}}
+        ]"#;
+        let spec = json!({
+            "matchConstraints": rules("", "v1", "configmaps"), "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+        });
+        policy(&server, "MutatingAdmissionPolicy", "admissionregistration.k8s.io/v1beta1", &spec).await;
+        let map = server.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(map["data"]["seen"], "yes", "{map}");
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+            assert!(map["metadata"][field].is_null(), "{map}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_same_objects_are_meant_in_each_of_their_groups() {
+        let server = TestServer::start().await;
+        let spec = json!({
+            "matchConstraints": rules("events.k8s.io", "v1", "events"),
+            "validations": [{"expression": "object.regarding.name != 'secret' && request.resource.group == 'events.k8s.io'"}],
+        });
+        policy(&server, "ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1", &spec).await;
+        let event = |name: &str, about: &str| {
+            json!({"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": about},
+                "reason": "R", "message": "m", "type": "Normal", "source": {"component": "c"},
+                "firstTimestamp": "2024-01-01T00:00:00Z", "lastTimestamp": "2024-01-01T00:00:00Z", "count": 1})
+        };
+        let events = "/api/v1/namespaces/default/events";
+        let (code, why) = server.send("POST", events, &event("a", "secret")).await;
+        assert_eq!(code, 422, "{why}");
+        server.post(events, &event("b", "plain")).await;
+        let exact = json!({"spec": {"matchConstraints": {"matchPolicy": "Exact"}}});
+        let path = format!("{REGISTRATION}/validatingadmissionpolicies/p");
+        assert_eq!(server.send("PATCH", &path, &exact).await.0, 200);
+        server.post(events, &event("a", "secret")).await;
     }
 }

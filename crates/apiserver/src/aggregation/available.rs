@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::{Backend, proxy};
 use crate::answer;
 use crate::call::{Call, Target};
-use crate::clock;
 use crate::options::{FieldValidation, WriteOptions};
 use crate::server::ApiServer;
 use crate::verbs::update::{Candidate, change};
 use crate::webhooks::place::Place;
+use crate::{clock, crd};
 
 const MANAGER: &str = "kube-aggregator";
 /// Many changes come together; they are looked at together.
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 4 << 20;
 
 /// When a server was asked last, and what had changed by then.
-type Asked = HashMap<String, (Instant, [Revision; 3], bool)>;
+type Asked = HashMap<String, (Instant, [Revision; 4], bool)>;
 
 /// Runs until the server stops.
 pub(crate) async fn follow(server: Arc<ApiServer>) {
@@ -40,7 +40,7 @@ pub(crate) async fn follow(server: Arc<ApiServer>) {
     let mut changed = server.cache.collection("apiregistration.k8s.io/apiservices").subscribe();
     let mut asked = Asked::new();
     loop {
-        let backends = server.aggregation.backends();
+        let backends = server.aggregation.all();
         let wait = if backends.is_empty() { AGAIN } else { PAUSE };
         tokio::select! {
             result = changed.changed() => if result.is_err() { return },
@@ -52,10 +52,10 @@ pub(crate) async fn follow(server: Arc<ApiServer>) {
 }
 
 async fn look(server: &Arc<ApiServer>, asked: &mut Asked) {
-    let backends = server.aggregation.backends();
+    let backends = server.aggregation.all();
     asked.retain(|name, _| backends.iter().any(|backend| backend.name == *name));
     let cache = &server.cache;
-    let places = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices"];
+    let places = ["core/services", "core/endpoints", "discovery.k8s.io/endpointslices", crd::STORAGE_KEY];
     let seen = places.map(|key| cache.collection(key).changed_at());
     let is_due = |backend: &&Arc<Backend>| match asked.get(&backend.name) {
         Some((when, known, is_good)) => {
@@ -88,6 +88,10 @@ impl Condition {
 }
 
 async fn check(server: &Arc<ApiServer>, backend: &Backend) -> Condition {
+    if backend.is_served_by(&server.catalog()) {
+        let text = format!("{}/{} is served by Croft itself", backend.group, backend.version);
+        return Condition::bad("ServedLocally", text);
+    }
     if let Some(bad) = misplaced(server, &backend.place) {
         return bad;
     }

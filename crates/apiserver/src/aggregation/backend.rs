@@ -9,13 +9,12 @@ use croft_pki::front_proxy::FrontProxy;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::cache::Cache;
+use crate::catalog::Catalog;
 use crate::webhooks::place::Place;
 use crate::webhooks::{remote, tls};
 
@@ -78,6 +77,11 @@ impl Backend {
         })
     }
 
+    /// Is it about what this server serves itself?
+    pub(super) fn is_served_by(&self, own: &Catalog) -> bool {
+        own.group(&self.group).is_some_and(|group| group.versions.contains(&self.version))
+    }
+
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.name == other.name && self.spec == other.spec
     }
@@ -110,25 +114,10 @@ impl Backend {
         let attempt = async {
             let addresses = remote::resolve(self.place.address(cache)?).await?;
             let config = self.tls(front)?;
-            let mut last = "no addresses".to_owned();
-            for address in addresses {
-                let tcp = match TcpStream::connect(address).await {
-                    Ok(tcp) => tcp,
-                    Err(error) => {
-                        last = remote::dial_failure(address, &error);
-                        continue;
-                    }
-                };
-                tcp.set_nodelay(true).map_err(|error| error.to_string())?;
-                let name = self.place.server_name();
-                let wanted = ServerName::try_from(name.clone()).map_err(|error| format!("{name}: {error}"))?;
-                let connected = TlsConnector::from(config).connect(wanted, tcp).await;
-                return connected.map_err(|error| tls::refusal(&error, &name));
-            }
-            Err(last)
+            remote::dial(&addresses, &self.place.server_name(), &config, CONNECT).await
         };
         match tokio::time::timeout(CONNECT, attempt).await {
-            Ok(connected) => connected,
+            Ok(connected) => connected.map(|(_, stream)| stream),
             Err(_) => Err("context deadline exceeded".to_owned()),
         }
     }

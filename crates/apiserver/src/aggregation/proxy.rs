@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use croft_meta::{ApiError, Chain};
+use croft_meta::{ApiError, Chain, names};
 use futures::{StreamExt, TryStreamExt};
 use http::header::{
     AUTHORIZATION, CONNECTION, COOKIE, HOST, HeaderName, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING,
@@ -19,6 +19,7 @@ use hyper_util::rt::TokioIo;
 use super::Backend;
 use crate::answer::{self, Answer, Body, BoxError};
 use crate::call::Call;
+use crate::request::{RequestInfo, percent_decode};
 use crate::server::ApiServer;
 use crate::user::UserInfo;
 
@@ -37,6 +38,9 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
 /// Whatever the server behind says; 503 in upstream's words if it says nothing.
 pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
+    if !means_one_thing(&call.info) {
+        return Err(ApiError::no_such_path());
+    }
     if !backend.is_available {
         return Ok(unavailable("service unavailable"));
     }
@@ -63,6 +67,15 @@ pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, bo
         Ok(Err(why)) => Ok(unavailable(&format!("error trying to reach service: {why}"))),
         Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
     }
+}
+
+/// Is the path the same to whoever splits it before and after it is decoded? It is authorized by the one reading here, and
+/// may be answered by the other there.
+fn means_one_thing(info: &RequestInfo) -> bool {
+    let segments = info.path.trim_matches('/').split('/').map(percent_decode);
+    let mut names = [&info.namespace, &info.name].into_iter().filter(|_| info.is_resource);
+    segments.into_iter().all(|segment| !matches!(&*segment, "" | "." | "..") && !segment.contains('/'))
+        && names.all(|name| name.is_empty() || names::is_path_segment_name(name).is_empty())
 }
 
 pub(super) fn unavailable(why: &str) -> Answer {
@@ -142,14 +155,16 @@ fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) 
             return Err(ApiError::bad_request("this connection cannot be upgraded"));
         };
         let headers = answer.headers().clone();
-        let stop = call.server.stopping();
+        let (ended, session) = (call.ended(), call.session.clone());
         call.server.spawn(async move {
+            // The credential is looked at for as long as somebody holds on to this.
+            let _session = session;
             let (Ok(client), Ok(server)) = tokio::join!(client, hyper::upgrade::on(answer)) else { return };
             let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
             tokio::select! {
                 // Whichever side ends it, it is over.
                 _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                () = stop.cancelled() => {}
+                () = ended.cancelled() => {}
             }
         });
         let mut switched = Answer::new(answer::full(""));
@@ -171,6 +186,65 @@ fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_can_be_read_in_two_ways_are_not_passed_on() {
+        let root = "/apis/toys.example.com/v1/namespaces/default/toys";
+        let is_passed_on = |path: &str| {
+            let query = crate::request::Query::default();
+            means_one_thing(&RequestInfo::parse(&http::Method::GET, path, &query))
+        };
+        for below in ["", "/", "/a", "/a/status", "/a%20b", "/a/proxy/b%3Fc"] {
+            assert!(is_passed_on(&format!("{root}{below}")), "{below}");
+        }
+        for below in ["/a%2Fstatus", "/a%2fstatus", "/..%2F..", "/%2e%2e", "/.", "/..", "//a", "/a%252Fstatus"] {
+            assert!(!is_passed_on(&format!("{root}{below}")), "{below}");
+        }
+        assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces/a%2Ftoys/toys"));
+        assert!(!is_passed_on("/apis/toys.example.com/v1/namespaces//toys"));
+        assert!(is_passed_on("/openapi/v3/apis/toys.example.com/v1"));
+    }
+
+    /// Both sides of a connection that becomes something else.
+    async fn switched() -> (Response<Incoming>, OnUpgrade) {
+        let (near, far) = tokio::io::duplex(1024);
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            tell.send(hyper::upgrade::on(&mut request)).unwrap();
+            let switched = Response::builder().status(101).header(CONNECTION, "upgrade").header(UPGRADE, "x");
+            async move { switched.body(String::new()) }
+        });
+        let serving = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), service);
+        tokio::spawn(serving.with_upgrades());
+        let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = Request::get("/").header(CONNECTION, "upgrade").header(UPGRADE, "x").body(String::new());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        (answer, told.recv().await.unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_connection_became_ends_with_its_credential() {
+        use tokio::io::AsyncReadExt as _;
+
+        let test = crate::testing::TestServer::start().await;
+        let server = std::sync::Arc::clone(test.running.server());
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer gone"));
+        let session = server.sessions.enter(&headers, &None, &server.stopping()).unwrap();
+        let (info, query) = (RequestInfo::default(), crate::request::Query::default());
+        let user = UserInfo::new("jane", &[]);
+        let mut call = Call::new(server, user, false, info, query, headers, bytes::Bytes::new());
+        call.session = Some(session);
+        let ((from_behind, behind), (to_client, client)) = (switched().await, switched().await);
+        returned(&call, from_behind, Some(client)).unwrap();
+        // The request is answered. Nobody knows the token, which is found out.
+        drop(call);
+        let mut client = TokioIo::new(hyper::upgrade::on(to_client).await.unwrap());
+        let _behind = behind.await.unwrap();
+        let ended = tokio::time::timeout(croft_testkit::patience(), client.read_u8()).await;
+        assert!(ended.expect("it ends").is_err());
+    }
 
     #[test]
     fn who_asks_is_ours_to_say() {

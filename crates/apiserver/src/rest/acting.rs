@@ -61,9 +61,28 @@ impl<'a> Acting<'a> {
         &self,
         make: impl Fn(&mut Value) -> Result<(), ApiError> + Send + Sync,
     ) -> Result<(), ApiError> {
-        let target = self.schema.target(self.namespace, self.name);
+        self.change_part("", false, make).await
+    }
+
+    /// The same, of the object or of its status, as only the platform may.
+    pub(super) async fn change_as_platform(
+        &self,
+        subresource: &str,
+        make: impl Fn(&mut Value) -> Result<(), ApiError> + Send + Sync,
+    ) -> Result<(), ApiError> {
+        self.change_part(subresource, true, make).await
+    }
+
+    async fn change_part(
+        &self,
+        subresource: &str,
+        is_internal: bool,
+        make: impl Fn(&mut Value) -> Result<(), ApiError> + Send + Sync,
+    ) -> Result<(), ApiError> {
+        let mut target = self.schema.target(self.namespace, self.name);
+        subresource.clone_into(&mut target.subresource);
         let options = WriteOptions::parse(&self.call.query, WriteKind::Update, self.call.user_agent())?;
-        let acting = Call::for_object(self.call, &target, false);
+        let acting = Call::for_object(self.call, &target, is_internal);
         change(&acting, &target, &options, |old| {
             let mut new = old.clone();
             make(&mut new)?;

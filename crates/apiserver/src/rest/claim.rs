@@ -14,8 +14,6 @@ use super::resource::no_content;
 use super::snapshot;
 use super::state::Look;
 use crate::answer::{self, Answer};
-use crate::options::{WriteKind, WriteOptions};
-use crate::write::Decision;
 
 const CLAIMS: &str = "persistentvolumeclaims";
 const IMAGES: (&str, &str) = ("harvesterhci.io", "virtualmachineimages");
@@ -213,25 +211,26 @@ async fn cancel_expand(acting: &Acting<'_>) -> Result<(), ApiError> {
             format!("can not operate the volume which is currently attached to VM: {}/{machine}", acting.namespace);
         return Err(acting.conflict(&why));
     }
-    let target = acting.schema.target(acting.namespace, acting.name);
-    let options = WriteOptions::parse(&acting.call.query, WriteKind::Update, acting.call.user_agent())?;
-    let decide = |current: Option<&Value>| {
-        let mut claim = current.ok_or_else(|| target.not_found())?.clone();
+    let lowered = |claim: &mut Value| {
         let there = claim["status"]["capacity"]["storage"].as_str().unwrap_or_default().to_owned();
         let wanted = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or_default();
         if !is_more(wanted, &there) {
             return Err(acting.conflict("it is not being expanded"));
         }
         claim["spec"]["resources"]["requests"]["storage"] = json!(there);
-        // They told of the growth.
+        Ok(())
+    };
+    acting.change_as_platform("", lowered).await?;
+    // They told of the growth.
+    let cleared = |claim: &mut Value| {
         if let Some(status) = claim["status"].as_object_mut() {
             for field in ["conditions", "allocatedResourceStatuses"] {
                 status.remove(field);
             }
         }
-        Ok(Decision::Put(claim))
+        Ok(())
     };
-    acting.call.server.write(&target, options.dry_run, decide).await.map(drop)
+    acting.change_as_platform("status", cleared).await
 }
 
 /// A machine whose volumes name the claim.
@@ -288,6 +287,40 @@ async fn copy(acting: &Acting<'_>, claim: &Value) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_growth_is_taken_back_under_the_eyes_of_policies() {
+        const CLAIM: &str = "/api/v1/namespaces/default/persistentvolumeclaims/data";
+        const ACTION: &str = "/v1/harvester/persistentvolumeclaims/default/data?action=cancelExpand";
+        let server = crate::testing::TestServer::start().await;
+        let storage = |size: &str| json!({"requests": {"storage": size}});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "volumeName": "v", "resources": storage("1Gi")});
+        let claim = json!({"metadata": {"name": "data"}, "spec": spec});
+        server.post(CLAIM.trim_end_matches("/data"), &claim).await;
+        let conditions = json!([{"type": "Resizing", "status": "True"}]);
+        let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}, "conditions": conditions}});
+        assert_eq!(server.send("PATCH", &format!("{CLAIM}/status"), &bound).await.0, 200);
+        let grown = json!({"spec": {"resources": storage("2Gi")}});
+        let (code, why) = server.send("PATCH", CLAIM, &grown).await;
+        assert_eq!(code, 200, "{why}");
+        let registration = "/apis/admissionregistration.k8s.io/v1";
+        let policy = json!({"metadata": {"name": "p"}, "spec": {
+            "matchConstraints": {"resourceRules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"],
+                "resources": ["persistentvolumeclaims"]}]},
+            "validations": [{"expression": "object.spec.resources.requests.storage != '1Gi'"}]}});
+        server.post(&format!("{registration}/validatingadmissionpolicies"), &policy).await;
+        let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+        let bindings = format!("{registration}/validatingadmissionpolicybindings");
+        server.post(&bindings, &binding).await;
+        let (code, why) = server.send("POST", ACTION, &json!({})).await;
+        assert_eq!(code, 422, "{why}");
+        assert_eq!(server.send("DELETE", &format!("{bindings}/p"), &Value::Null).await.0, 200);
+        let (code, why) = server.send("POST", ACTION, &json!({})).await;
+        assert_eq!(code, 204, "{why}");
+        let claim = server.get(CLAIM).await;
+        assert_eq!(claim["spec"]["resources"], storage("1Gi"));
+        assert!(claim["status"]["conditions"].is_null(), "{claim}");
+    }
 
     #[test]
     fn actions_are_offered_when_they_can_be_used() {

@@ -10,10 +10,10 @@ use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::reviewed;
 use crate::webhooks::{Hooks, Operation};
 use crate::write::Decision;
-use crate::{decode, prepare};
+use crate::{decode, prepare, services};
 
-/// How often a taken generated name is replaced by another.
-const GENERATE_NAME_TRIES: usize = 8;
+/// How often what was made up is replaced, if somebody else has it by now: a name, an address.
+const BAD_LUCK_TRIES: usize = 8;
 
 /// Decodes the body and creates the object.
 pub(crate) async fn create(call: &Call, target: &Target) -> Result<Value, ApiError> {
@@ -55,7 +55,8 @@ pub(crate) async fn create_object(
             Err(error) => error,
         };
         tries += 1;
-        if !generated || error.reason() != "AlreadyExists" || tries >= GENERATE_NAME_TRIES {
+        let is_bad_luck = services::is_overtaken(&error) || generated && error.reason() == "AlreadyExists";
+        if !is_bad_luck || tries >= BAD_LUCK_TRIES {
             return Err(error);
         }
     }
@@ -107,9 +108,9 @@ async fn create_named(
     options: &WriteOptions,
     tracking: Tracking,
 ) -> Result<Value, ApiError> {
-    let _turn = call.server.quota_turns.take(&call.server.cache, target).await;
     let object = prepared(call, target, object, options, tracking).await?;
     let named = Target { name: object::name(&object).to_owned(), ..target.clone() };
+    let _turn = call.server.quota_turns.take(&call.server.cache, target).await;
     let guard = || admission::guards(call, &named, &object);
     let outcome = call
         .server

@@ -13,7 +13,7 @@ use crate::verbs::scale;
 use crate::verbs::update::{self, Candidate};
 use crate::webhooks::{Attributes, Hooks, Operation};
 use crate::write::{Decision, Outcome, in_version};
-use crate::{admission, conversion, prepare};
+use crate::{admission, conversion, prepare, services};
 
 /// Beyond this the object is being fought over, or the webhooks are slower than its changes.
 const MOST_TURNS: usize = 20;
@@ -78,6 +78,7 @@ pub(crate) async fn change(
             Decision::Keep => &old,
         };
         hooks.validate(&attributes, Some(&seen.show(stored)?), Some(&shown_old)).await?;
+        let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
         if let Some(outcome) = commit(call, target, options.dry_run, &old, |_| Ok(decision.clone())).await? {
             return Ok(outcome);
         }
@@ -194,7 +195,7 @@ async fn current(call: &Call, target: &Target) -> Result<Value, ApiError> {
     Ok(in_version(&found, target))
 }
 
-/// `None` if the object is no longer what the decision was made for.
+/// `None` if the object is no longer what the decision was made for, or what it takes was taken by others.
 async fn commit(
     call: &Call,
     target: &Target,
@@ -211,6 +212,7 @@ async fn commit(
     let written = call.server.write(target, dry_run, decide).await;
     match written {
         Err(_) if is_other => Ok(None),
+        Err(error) if services::is_overtaken(&error) => Ok(None),
         result => result.map(Some),
     }
 }

@@ -111,7 +111,6 @@ pub(crate) async fn change_seen(
     if backup_target::is_its_setting(target) {
         try_backup_target(call, target, options, &make).await?;
     }
-    let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
     let outcome = if let Some(hooks) = Hooks::find(call, seen.target(target), Operation::Update) {
         Box::pin(reviewed::change(call, target, options, (&hooks, seen), &make)).await?
     } else {
@@ -119,6 +118,7 @@ pub(crate) async fn change_seen(
             let old = current.ok_or_else(|| target.not_found())?;
             next_state(call, target, options, old, make(old)?)
         };
+        let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;
         call.server.write(target, options.dry_run, decide).await?
     };
     if !options.dry_run {
@@ -197,7 +197,7 @@ pub(crate) fn admitted_state(
         // An apply that changed nothing, defaults and all, must leave the times as they were.
         croft_apply::ssa::keep_times(Some(old), &mut new);
     }
-    prepare::validate_update(target, &new, old)?;
+    prepare::validate_update(target, &new, &admission::held_against(call, target, old))?;
     admission::policy::validate(call, target, Some(&new), Some(old), dry_run)?;
     for text in (target.served.resource.behaviour.warnings)(&new) {
         call.warn(text);

@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::place::{Address, Place};
 use super::tls;
@@ -33,6 +34,9 @@ const TOLD_MAX_CHARS: usize = 2 << 10;
 /// Connections that are kept when nothing goes over them, and for how long.
 const MOST_IDLE: usize = 8;
 const IDLE: Duration = Duration::from_secs(30);
+/// For one of several addresses to take a connection and prove who it is.
+const MOST_SHARE: Duration = Duration::from_secs(2);
+const LEAST_SHARE: Duration = Duration::from_millis(250);
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RemoteError {
@@ -95,7 +99,7 @@ impl Remote {
             let url = format!("https://{}{path}", self.place.authority());
             RemoteError::Post { url, why }
         };
-        match tokio::time::timeout(timeout, self.exchange(cache, &config, &path, body)).await {
+        match tokio::time::timeout(timeout, self.exchange(cache, &config, &path, body, timeout)).await {
             Ok(Ok((answer, body))) => read(&answer, body),
             Ok(Err(why)) => Err(failed(why)),
             Err(_) => Err(failed("context deadline exceeded".to_owned())),
@@ -118,6 +122,7 @@ impl Remote {
         config: &Arc<ClientConfig>,
         path: &str,
         body: Bytes,
+        patience: Duration,
     ) -> Result<(http::response::Parts, Bytes), String> {
         let addresses = resolve(self.place.address(cache)?).await?;
         if let Some(kept) = self.take_idle(&addresses) {
@@ -127,32 +132,22 @@ impl Remote {
                 Err(Sent::Gone(_)) => {}
             }
         }
-        let fresh = self.connect(config, &addresses).await?;
+        let fresh = self.connect(config, &addresses, patience).await?;
         self.send(fresh, path, body).await.map_err(|(Sent::Gone(why) | Sent::Failed(why))| why)
     }
 
-    async fn connect(&self, config: &Arc<ClientConfig>, addresses: &[SocketAddr]) -> Result<Idle, String> {
-        let mut last = "no addresses".to_owned();
-        for &address in addresses {
-            let tcp = match TcpStream::connect(address).await {
-                Ok(tcp) => tcp,
-                Err(error) => {
-                    last = dial_failure(address, &error);
-                    continue;
-                }
-            };
-            tcp.set_nodelay(true).map_err(|error| error.to_string())?;
-            let name = self.place.server_name();
-            let wanted = ServerName::try_from(name.clone()).map_err(|error| format!("{name}: {error}"))?;
-            let tls = TlsConnector::from(Arc::clone(config)).connect(wanted, tcp).await;
-            let tls = tls.map_err(|error| tls::refusal(&error, &name))?;
-            let handshake = http1::handshake(TokioIo::new(tls)).await;
-            let (sender, connection) = handshake.map_err(|error| Chain(&error).to_string())?;
-            // Ends when its sender is dropped, at the latest with the configuration that the webhook is in.
-            tokio::spawn(connection);
-            return Ok(Idle { address, since: Instant::now(), sender });
-        }
-        Err(last)
+    async fn connect(
+        &self,
+        config: &Arc<ClientConfig>,
+        addresses: &[SocketAddr],
+        patience: Duration,
+    ) -> Result<Idle, String> {
+        let (address, tls) = dial(addresses, &self.place.server_name(), config, patience).await?;
+        let handshake = http1::handshake(TokioIo::new(tls)).await;
+        let (sender, connection) = handshake.map_err(|error| Chain(&error).to_string())?;
+        // Ends when its sender is dropped, at the latest with the configuration that the webhook is in.
+        tokio::spawn(connection);
+        Ok(Idle { address, since: Instant::now(), sender })
     }
 
     async fn send(&self, mut to: Idle, path: &str, body: Bytes) -> Result<(http::response::Parts, Bytes), Sent> {
@@ -212,7 +207,47 @@ pub(crate) async fn resolve(address: Address) -> Result<Vec<SocketAddr>, String>
     }
 }
 
-pub(crate) fn dial_failure(address: SocketAddr, error: &io::Error) -> String {
+/// A connection over TLS to the first of the addresses that takes one, from a random one on. Each but the last gets its
+/// share of the time only: one that hangs must not stand for the others.
+pub(crate) async fn dial(
+    addresses: &[SocketAddr],
+    name: &str,
+    config: &Arc<ClientConfig>,
+    patience: Duration,
+) -> Result<(SocketAddr, TlsStream<TcpStream>), String> {
+    let first = usize::try_from(getrandom::u32().unwrap_or_default()).unwrap_or_default() % addresses.len().max(1);
+    let in_turn: Vec<SocketAddr> = addresses[first..].iter().chain(&addresses[..first]).copied().collect();
+    dial_in_turn(&in_turn, name, config, patience).await
+}
+
+async fn dial_in_turn(
+    addresses: &[SocketAddr],
+    name: &str,
+    config: &Arc<ClientConfig>,
+    patience: Duration,
+) -> Result<(SocketAddr, TlsStream<TcpStream>), String> {
+    let parts = u32::try_from(addresses.len()).unwrap_or(u32::MAX).saturating_add(1);
+    let share = (patience / parts).clamp(LEAST_SHARE, MOST_SHARE);
+    let Some((&last, others)) = addresses.split_last() else { return Err("no addresses".to_owned()) };
+    for &address in others {
+        match tokio::time::timeout(share, dial_one(address, name, config)).await {
+            Ok(Ok(connected)) => return Ok((address, connected)),
+            Ok(Err(why)) => tracing::debug!(%address, why, "another address is tried"),
+            Err(_) => tracing::debug!(%address, "another address is tried: this one hangs"),
+        }
+    }
+    dial_one(last, name, config).await.map(|connected| (last, connected))
+}
+
+async fn dial_one(address: SocketAddr, name: &str, config: &Arc<ClientConfig>) -> Result<TlsStream<TcpStream>, String> {
+    let tcp = TcpStream::connect(address).await.map_err(|error| dial_failure(address, &error))?;
+    tcp.set_nodelay(true).map_err(|error| error.to_string())?;
+    let wanted = ServerName::try_from(name.to_owned()).map_err(|error| format!("{name}: {error}"))?;
+    let connected = TlsConnector::from(Arc::clone(config)).connect(wanted, tcp).await;
+    connected.map_err(|error| tls::refusal(&error, name))
+}
+
+fn dial_failure(address: SocketAddr, error: &io::Error) -> String {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::HostUnreachable => "no route to host".to_owned(),
@@ -274,6 +309,43 @@ fn generic(code: u16, content_type: &str, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn one_address_that_hangs_or_refuses_does_not_stand_for_the_others() {
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+        use tokio::net::TcpListener;
+
+        let authority = croft_testkit::Authority::new("hooks").unwrap();
+        let identity = authority.server_named(&["hooks.example.com"]).unwrap();
+        let certificates = vec![CertificateDer::from_pem_slice(identity.cert_pem.as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).unwrap();
+        let builder = rustls::ServerConfig::builder_with_provider(croft_pki::tls::provider());
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(builder.with_single_cert(certificates, key).unwrap()));
+        // One never says anything, one hangs up.
+        let (mute, rude, good) = (listener().await, listener().await, listener().await);
+        let addresses = [&mute, &rude, &good].map(|listener: &TcpListener| listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move {
+            drop(rude.accept().await.unwrap());
+            let (tcp, _) = good.accept().await.unwrap();
+            acceptor.accept(tcp).await.unwrap()
+        });
+        let bundle = {
+            use base64::Engine as _;
+            base64::engine::general_purpose::STANDARD.encode(authority.cert_pem())
+        };
+        let config = tls::client_config(&bundle).unwrap();
+        let patience = Duration::from_secs(10);
+        let (address, _) = dial_in_turn(&addresses, "hooks.example.com", &config, patience).await.unwrap();
+        assert_eq!(address, addresses[2]);
+        serving.await.unwrap();
+        assert_eq!(dial(&[], "hooks.example.com", &config, patience).await.unwrap_err(), "no addresses");
+    }
+
+    async fn listener() -> tokio::net::TcpListener {
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap()
+    }
 
     #[test]
     fn bad_answers_are_told_as_client_go_tells_them() {

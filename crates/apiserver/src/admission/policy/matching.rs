@@ -5,12 +5,12 @@ use croft_meta::selector::LabelSelector;
 use serde_json::Value;
 
 use super::index::selector;
-use super::request::Request;
+use super::request::{Form, Request};
 
 /// `matchConstraints` of a policy, `matchResources` of a binding.
 #[derive(Debug)]
 pub(super) struct Criteria {
-    /// `matchPolicy: Exact`: other versions of the same kind do not count.
+    /// `matchPolicy: Exact`: other groups and versions of the same objects do not count.
     is_exact: bool,
     rules: Vec<Rule>,
     excluded: Vec<Rule>,
@@ -43,23 +43,26 @@ impl Criteria {
         }
     }
 
-    /// The version in which the request is meant; `None` if it is not.
-    pub(super) fn matches<'a>(&self, request: &Request<'a>, object: &Value) -> Option<&'a str> {
+    /// The form in which the request is meant; `None` if it is not.
+    pub(super) fn matches<'a>(&self, request: &Request<'a>, object: &Value) -> Option<Form<'a>> {
         if self.find(&self.excluded, request).is_some() {
             return None;
         }
-        let own = request.version();
-        let version = if self.rules.is_empty() { Some(own) } else { self.find(&self.rules, request) }?;
-        (self.selects_namespace(request, object) && self.selects_object(request, object)).then_some(version)
+        let own = request.own_form();
+        let form = if self.rules.is_empty() { Some(own) } else { self.find(&self.rules, request) }?;
+        (self.selects_namespace(request, object) && self.selects_object(request, object)).then_some(form)
     }
 
-    fn find<'a>(&self, rules: &[Rule], request: &Request<'a>) -> Option<&'a str> {
-        let own = request.version();
+    fn find<'a>(&self, rules: &[Rule], request: &Request<'a>) -> Option<Form<'a>> {
+        let own = request.own_form();
         if rules.iter().any(|rule| rule.matches(request, own)) {
             return Some(own);
         }
-        let mut others = request.versions().filter(|version| !self.is_exact && *version != own);
-        others.find(|version| rules.iter().any(|rule| rule.matches(request, version)))
+        if self.is_exact {
+            return None;
+        }
+        // Earlier rules come first, whatever the order of versions.
+        rules.iter().find_map(|rule| request.other_forms().find(|form| rule.matches(request, *form)))
     }
 
     fn selects_namespace(&self, request: &Request<'_>, object: &Value) -> bool {
@@ -98,7 +101,7 @@ impl Rule {
         }
     }
 
-    fn matches(&self, request: &Request<'_>, version: &str) -> bool {
+    fn matches(&self, request: &Request<'_>, form: Form<'_>) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         let is_namespaced = request.target.served.resource.is_namespaced();
         let in_scope = match self.scope.as_str() {
@@ -112,18 +115,20 @@ impl Rule {
         };
         in_scope
             && has(&self.operations, request.operation.name())
-            && has(&self.groups, request.target.group())
-            && has(&self.versions, version)
-            && self.resources.iter().any(|resource| is_resource(resource, request))
+            && has(&self.groups, &form.resource.group)
+            && has(&self.versions, form.version)
+            && self
+                .resources
+                .iter()
+                .any(|resource| is_resource(resource, &form.resource.names.plural, request.subresource))
             && is_named()
     }
 }
 
 /// `pods`, `pods/status`, `*/scale`, `*`, `*/*`.
-fn is_resource(pattern: &str, request: &Request<'_>) -> bool {
+fn is_resource(pattern: &str, plural: &str, below: &str) -> bool {
     let (resource, subresource) = pattern.split_once('/').unwrap_or((pattern, ""));
-    (resource == "*" || resource == request.target.plural())
-        && (subresource == "*" || subresource == request.subresource)
+    (resource == "*" || resource == plural) && (subresource == "*" || subresource == below)
 }
 
 /// The name that a request is about: that of its path, or of the object it brings.

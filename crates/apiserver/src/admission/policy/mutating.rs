@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::index::{Binding, Hook, Policy};
 use super::params;
-use super::request::Request;
+use super::request::{Form, Request};
 use crate::admission::authorizer::Caller;
 use crate::admission::conditions;
 use crate::{connections, prepare};
@@ -20,7 +20,7 @@ use crate::{connections, prepare};
 struct Invocation<'a> {
     policy: &'a Policy,
     binding: &'a Binding,
-    version: &'a str,
+    form: Form<'a>,
     params: Value,
 }
 
@@ -57,13 +57,13 @@ fn invocations<'a>(hooks: &'a [Hook], request: &Request<'a>, failures: &mut Vec<
     let mut invocations = Vec::new();
     for hook in hooks {
         let policy = &*hook.policy;
-        let Some(version) = policy.criteria.matches(request, request.object) else { continue };
+        let Some(form) = policy.criteria.matches(request, request.object) else { continue };
         let mut misconfigured = |binding: Option<&Binding>, why: &str| {
             if !policy.ignores_failures {
                 failures.push(Failure { message: denied(policy, binding, why), is_invalid: false });
             }
         };
-        let unseen = request.cannot_show(version);
+        let unseen = request.cannot_show(form);
         let kind = match (policy.broken.as_ref().or(unseen.as_ref()), params::kind(policy, request)) {
             (Some(why), _) => {
                 misconfigured(None, &format!("failed to configure policy: {why}"));
@@ -82,7 +82,7 @@ fn invocations<'a>(hooks: &'a [Hook], request: &Request<'a>, failures: &mut Vec<
             }
             match params::find(kind, binding, request) {
                 Ok(found) => {
-                    let with = |params| Invocation { policy, binding, version, params };
+                    let with = |params| Invocation { policy, binding, form, params };
                     invocations.extend(found.into_iter().map(with));
                 }
                 Err(why) => misconfigured(Some(binding), &format!("failed to configure binding: {why}")),
@@ -130,9 +130,9 @@ impl Invocation<'_> {
 
     fn shown(&self, request: &Request<'_>, object: &Value) -> Shown {
         Shown {
-            object: request.shown(object, self.version),
-            old: request.shown(request.old, self.version),
-            request: request.to_json(self.version),
+            object: request.shown(object, self.form),
+            old: request.shown(request.old, self.form),
+            request: request.to_json(self.form),
         }
     }
 
@@ -177,7 +177,7 @@ impl Invocation<'_> {
         let mut patched = match mutation {
             Mutation::ApplyConfiguration(expression) => {
                 let config = evaluation.object(expression).map_err(|fault| fault.of(expression))?;
-                merged(request, self.version, &shown.object, config)?
+                merged(request, self.form, &shown.object, config)?
             }
             Mutation::JsonPatch(expression) => {
                 let patch = evaluation.json(expression).map_err(|fault| fault.of(expression))?;
@@ -199,21 +199,20 @@ impl Invocation<'_> {
 }
 
 /// An apply configuration laid over the object. Nothing is removed, and what is one value is not changed in parts.
-fn merged(request: &Request<'_>, version: &str, object: &Value, mut config: Value) -> Result<Value, String> {
+fn merged(request: &Request<'_>, form: Form<'_>, object: &Value, mut config: Value) -> Result<Value, String> {
     for field in ["apiVersion", "kind"] {
         config[field] = object[field].clone();
     }
     let failed = |what: &str, why: String| format!("error applying patch: {what}: {why}");
-    let resource = &request.target.served.resource;
     // Upstream publishes no schema of the options of a connection, and has nothing to merge them by.
     let published = |kind: &Gvk| croft_api::kind_schema(kind).filter(|_| !connections::is_options(kind));
     let sent = request.sent_kind().map(published);
     let schema: Option<&Schema> = match &sent {
         Some(sent) => sent.as_deref(),
-        None => resource.version(version).map(|version| &*version.schema),
+        None => form.resource.version(form.version).map(|version| &*version.schema),
     };
     let schema = schema.ok_or_else(|| {
-        let kind = request.sent_kind().cloned().unwrap_or_else(|| resource.gvk(version));
+        let kind = request.sent_kind().cloned().unwrap_or_else(|| form.gvk());
         failed("failed to convert patch object to typed object", format!("no corresponding type for {kind}"))
     })?;
     let node = Node::root(schema);

@@ -2,7 +2,8 @@
 
 use std::cell::OnceCell;
 
-use croft_meta::{Gvk, object};
+use croft_api::Resource;
+use croft_meta::{Gvk, Gvr, object};
 use serde_json::{Value, json};
 
 use super::matching::name_of;
@@ -27,6 +28,23 @@ pub(super) struct Request<'a> {
     sent: Option<Gvk>,
     dry_run: bool,
     namespace: OnceCell<Value>,
+}
+
+/// A group and version under which objects are served, and may be meant and shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form<'a> {
+    pub(super) resource: &'a Resource,
+    pub(super) version: &'a str,
+}
+
+impl Form<'_> {
+    fn gvr(self) -> Gvr {
+        self.resource.gvr(self.version)
+    }
+
+    pub(super) fn gvk(self) -> Gvk {
+        self.resource.gvk(self.version)
+    }
 }
 
 /// What is written through: a scale is stored as the object itself, but it is not what the client sent.
@@ -80,12 +98,20 @@ impl<'a> Request<'a> {
         if self.is_namespace() { self.name() } else { &self.target.namespace }
     }
 
-    pub(super) fn version(&self) -> &'a str {
-        &self.target.served.version().name
+    /// As the request names it.
+    pub(super) fn own_form(&self) -> Form<'a> {
+        let served = &self.target.served;
+        Form { resource: &served.resource, version: &served.version().name }
     }
 
-    pub(super) fn versions(&self) -> impl Iterator<Item = &'a str> {
-        self.target.served.resource.versions.iter().map(|version| version.name.as_str())
+    /// The other groups and versions under which the same objects are served.
+    pub(super) fn other_forms(&self) -> impl Iterator<Item = Form<'a>> {
+        let (own, key) = (self.own_form().gvr(), self.target.storage_key());
+        let same = self.call.catalog.resources().iter().filter(move |resource| resource.storage_key == key);
+        let all = same.flat_map(|resource| {
+            resource.versions.iter().map(move |version| Form { resource, version: &version.name })
+        });
+        all.filter(move |form| form.gvr() != own)
     }
 
     pub(super) fn name(&self) -> &'a str {
@@ -111,16 +137,17 @@ impl<'a> Request<'a> {
     }
 
     /// Why the object cannot be seen in a version. A write is decided in an instant, which is too short for a webhook.
-    pub(super) fn cannot_show(&self, version: &str) -> Option<String> {
-        let is_converted = version != self.version() && self.target.served.conversion.is_some();
+    pub(super) fn cannot_show(&self, form: Form<'_>) -> Option<String> {
+        let (version, own) = (form.version, self.own_form());
+        let is_converted = version != own.version && self.target.served.conversion.is_some();
         is_converted.then(|| {
-            let kind = self.target.served.resource.gvk(self.version());
+            let kind = own.gvk();
             format!("a webhook converts {kind} to {version:?}; rules must name the version of the request as well")
         })
     }
 
-    /// An object in one of the versions of its kind, or the scale of it, if that is what is written.
-    pub(super) fn shown(&self, object: &Value, version: &str) -> Value {
+    /// An object in one of its forms, or the scale of it, if that is what is written.
+    pub(super) fn shown(&self, object: &Value, form: Form<'_>) -> Value {
         if object.is_null() {
             return Value::Null;
         }
@@ -131,23 +158,25 @@ impl<'a> Request<'a> {
         if self.sent.is_some() {
             return shown;
         }
-        write::convert(&mut shown, self.target, &self.target.served.resource.gvk(version));
+        write::convert(&mut shown, self.target, &form.gvk());
         shown
     }
 
     /// `request`, an AdmissionRequest.
-    pub(super) fn to_json(&self, version: &str) -> Value {
-        let resource = &self.target.served.resource;
-        let kind = |version: &str| {
+    pub(super) fn to_json(&self, form: Form<'_>) -> Value {
+        let kind = |form: Form<'_>| {
             let gvk = match (&self.sent, self.subresource) {
                 (Some(sent), _) => sent.clone(),
                 (None, "scale") => Gvk::new("autoscaling", "v1", "Scale"),
-                (None, _) => resource.gvk(version),
+                (None, _) => form.gvk(),
             };
             json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind})
         };
-        let plural =
-            |version: &str| json!({"group": resource.group, "version": version, "resource": resource.names.plural});
+        let resource = |form: Form<'_>| {
+            let gvr = form.gvr();
+            json!({"group": gvr.group, "version": gvr.version, "resource": gvr.resource})
+        };
+        let own = self.own_form();
         let user = &self.call.user;
         let mut user_info = json!({"username": user.name, "groups": user.groups});
         if !user.uid.is_empty() {
@@ -157,8 +186,8 @@ impl<'a> Request<'a> {
             user_info["extra"] = json!(user.extra);
         }
         let mut request = json!({
-            "kind": kind(version), "resource": plural(version),
-            "requestKind": kind(self.version()), "requestResource": plural(self.version()),
+            "kind": kind(form), "resource": resource(form),
+            "requestKind": kind(own), "requestResource": resource(own),
             "operation": self.operation.name(), "userInfo": user_info, "dryRun": self.dry_run, "options": self.options(),
         });
         let texts = [

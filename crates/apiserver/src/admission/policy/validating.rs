@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::index::{Binding, Hook, Policy};
 use super::params;
-use super::request::Request;
+use super::request::{Form, Request};
 use crate::admission::conditions;
 
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
@@ -41,21 +41,21 @@ pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<(), ApiError>
     let budget = Budget::default();
     let mut denials = Vec::new();
     for hook in hooks {
-        if let Some(version) = hook.policy.criteria.matches(request, request.object) {
-            one(hook, version, request, &budget, &mut denials);
+        if let Some(form) = hook.policy.criteria.matches(request, request.object) {
+            one(hook, form, request, &budget, &mut denials);
         }
     }
     denials.first().map_or(Ok(()), |denial| Err(denial.error(request)))
 }
 
-fn one<'a>(hook: &'a Hook, version: &str, request: &Request<'_>, budget: &Budget, denials: &mut Vec<Denial<'a>>) {
+fn one<'a>(hook: &'a Hook, form: Form<'_>, request: &Request<'_>, budget: &Budget, denials: &mut Vec<Denial<'a>>) {
     let policy = &*hook.policy;
     let misconfigured = |binding: Option<&'a Binding>, why: &str| {
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = format!("failed to configure {what}: {why}");
         (!policy.ignores_failures).then(|| Denial { policy, binding, message, reason: String::new() })
     };
-    if let Some(why) = policy.broken.as_ref().or(request.cannot_show(version).as_ref()) {
+    if let Some(why) = policy.broken.as_ref().or(request.cannot_show(form).as_ref()) {
         return denials.extend(misconfigured(None, why));
     }
     let kind = match params::kind(policy, request) {
@@ -63,9 +63,9 @@ fn one<'a>(hook: &'a Hook, version: &str, request: &Request<'_>, budget: &Budget
         Err(why) => return denials.extend(misconfigured(None, &why)),
     };
     let subject = Subject {
-        object: request.shown(request.object, version),
-        old: request.shown(request.old, version),
-        request: request.to_json(version),
+        object: request.shown(request.object, form),
+        old: request.shown(request.old, form),
+        request: request.to_json(form),
     };
     let mut annotations = Annotations::new();
     for binding in &hook.bindings {
