@@ -202,8 +202,36 @@ async fn as_much_is_written_down_as_the_policy_says() {
     })
     .await;
 
+    what_grows_is_no_way_to_hide(&client).await;
     secrets_stay_secret(&client, &server).await;
     sent_elsewhere(&client, &server, &received).await;
+}
+
+/// A field of protobuf that has a length.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut length = bytes.len();
+    while length > 0x7f {
+        field.push(length.to_le_bytes()[0] | 0x80);
+        length >>= 7;
+    }
+    field.push(length.to_le_bytes()[0]);
+    field.extend_from_slice(bytes);
+    field
+}
+
+/// A byte of protobuf may take six of JSON: what was written down then is still found.
+async fn what_grows_is_no_way_to_hide(client: &Client) {
+    let data = field(2, &[field(1, b"key"), field(2, &[1; 250_000])].concat());
+    let object = [field(1, &field(1, b"grown")), data].concat();
+    let kind = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
+    let body = [&b"k8s\0"[..], &field(1, &kind), &field(2, &object)].concat();
+    let call = croft_testkit::Call::new(http::Method::POST, MAPS).body("application/vnd.kubernetes.protobuf", body);
+    client.send(call).await.expect("an answer").ok().expect("made");
+    let seen = entries(client, "verb=create&name=grown").await;
+    let event = stage(&seen, "ResponseComplete");
+    assert!(event["requestObject"].is_null() && event["responseObject"].is_null(), "an object is too long");
+    assert_eq!(event["annotations"]["audit.k8s.io/truncated"], "true", "{event}");
 }
 
 async fn secrets_stay_secret(client: &Client, server: &Croft) {

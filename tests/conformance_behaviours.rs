@@ -99,7 +99,7 @@ async fn other_kinds_run_through_their_lives() {
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/x"]}]}]);
     let constraints = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothings"]}]});
     let policy = json!({"matchConstraints": constraints, "validations": [{"expression": "true"}]});
-    let condition = json!({"conditions": [{"type": "Dangling", "status": "False", "reason": "R", "message": "", "lastTransitionTime": "2026-01-02T03:04:05Z"}]});
+    let condition = json!({"conditions": [{"type": "Dangling", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z"}]});
     let registration = "admissionregistration.k8s.io/v1";
     let lives = [
         Life::of("v1", "configmaps", json!({"data": {"a": "b"}})),
@@ -177,6 +177,75 @@ async fn discovery_names_what_there_is() {
     }
 }
 
+/// The resources of a group's version, as the aggregated form of discovery tells them.
+fn aggregated<'a>(groups: &'a Value, group: &str, version: &str) -> &'a Vec<Value> {
+    let groups = groups["items"].as_array().expect("groups");
+    let group = groups.iter().find(|it| it["metadata"]["name"].as_str().unwrap_or_default() == group);
+    let versions = group.expect("the group")["versions"].as_array().expect("versions");
+    let version = versions.iter().find(|it| it["version"] == version).expect("the version");
+    assert_eq!(version["freshness"], "Current");
+    version["resources"].as_array().expect("resources")
+}
+
+async fn webhooks_are_in_discovery(client: &Client) {
+    let get = async |path: &str| client.get(path).await.expect("an answer").ok().expect("read");
+    let (name, version) = ("admissionregistration.k8s.io", "admissionregistration.k8s.io/v1");
+    let groups = get("/apis").await;
+    let group = groups["groups"].as_array().expect("groups").iter().find(|it| it["name"] == name).expect("the group");
+    let versions = json!({"groupVersion": version, "version": "v1"});
+    assert!(group["versions"].as_array().is_some_and(|all| all.contains(&versions)), "{group}");
+    assert_eq!(get(&format!("/apis/{name}")).await["versions"], group["versions"]);
+    let list = get(&format!("/apis/{version}")).await;
+    for (plural, kind) in [
+        ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+    ] {
+        let found = list["resources"].as_array().expect("resources").iter().find(|it| it["name"] == plural);
+        let found = found.unwrap_or_else(|| panic!("no {plural}"));
+        assert_eq!((&found["kind"], &found["namespaced"]), (&json!(kind), &json!(false)));
+    }
+}
+
+/// The same as in the plain form.
+async fn aggregated_discovery_is_whole(client: &Client) {
+    let plain = client.get("/apis").await.expect("an answer").ok().expect("groups");
+    let get = async |path: &str| {
+        let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let answer = client.send(Call::new(Method::GET, path).header("accept", accept)).await.expect("an answer");
+        assert_eq!(answer.header("content-type"), Some(accept));
+        answer.ok().expect("read")
+    };
+    let groups = get("/apis").await;
+    assert_eq!(groups["apiVersion"], "apidiscovery.k8s.io/v2");
+    let names = |list: &Value, pointer: &str| -> Vec<String> {
+        let name = |it: &Value| it.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        list.as_array().into_iter().flatten().map(name).collect()
+    };
+    assert_eq!(names(&groups["items"], "/metadata/name"), names(&plain["groups"], "/name"));
+    for (group, version, resource, kind, scope) in [
+        ("apps", "v1", "deployments", "Deployment", "Namespaced"),
+        ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "Cluster"),
+    ] {
+        let resources = aggregated(&groups, group, version);
+        let found = resources.iter().find(|it| it["resource"] == resource).expect("the resource");
+        // Of the same group and version unless it says otherwise.
+        assert_eq!(found["responseKind"]["kind"], kind);
+        assert_eq!((&found["scope"], found["verbs"].as_array().map(Vec::len)), (&json!(scope), Some(8)));
+    }
+    let deployments = aggregated(&groups, "apps", "v1").iter().find(|it| it["resource"] == "deployments");
+    let parts = names(&deployments.expect("deployments")["subresources"], "/subresource");
+    assert!(parts.contains(&"status".to_owned()) && parts.contains(&"scale".to_owned()), "{parts:?}");
+    let core = get("/api").await;
+    assert!(aggregated(&core, "", "v1").iter().any(|it| it["resource"] == "pods"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_tells_what_there_is() {
+    let (_server, client) = start().await;
+    webhooks_are_in_discovery(&client).await;
+    aggregated_discovery_is_whole(&client).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_are_patched_finalized_and_emptied() {
     let (_server, client) = start().await;
@@ -194,6 +263,19 @@ async fn namespaces_are_patched_finalized_and_emptied() {
         (&object["metadata"]["labels"]["patched"], &object["status"]["conditions"][0]["type"]),
         (&json!("yes"), &json!("Patched"))
     );
+    object["metadata"]["labels"]["updated"] = json!("yes");
+    object["spec"]["finalizers"] = json!([]);
+    let updated = client.put(namespace, &object).await.expect("an answer").ok().expect("updated");
+    assert_eq!(updated["metadata"]["labels"]["updated"], "yes");
+    assert_eq!(updated["spec"]["finalizers"], json!(["kubernetes"]), "not by this path");
+    object = updated;
+    let more = json!({"type": "Updated", "status": "False", "reason": "R", "message": "m"});
+    object["status"]["conditions"].as_array_mut().expect("conditions").push(more);
+    client.put(&format!("{namespace}/status"), &object).await.expect("an answer").ok().expect("its status");
+    object = client.get(namespace).await.expect("an answer").ok().expect("there");
+    let conditions = object["status"]["conditions"].as_array().expect("conditions");
+    let types: Vec<_> = conditions.iter().map(|it| (&it["type"], &it["status"])).collect();
+    assert_eq!(types, [(&json!("Patched"), &json!("True")), (&json!("Updated"), &json!("False"))]);
     object["spec"]["finalizers"].as_array_mut().expect("finalizers").push(json!("example.com/hold"));
     client.put(&format!("{namespace}/finalize"), &object).await.expect("an answer").ok().expect("finalized");
     for (plural, body) in [

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Op, Store, Txn};
-use croft_testkit::{Call, Client, Croft, Process, ServerKind, StoreKind, Stream, eventually};
+use croft_testkit::{Call, Client, Croft, Process, ServerKind, StoreKind, Stream, eventually, patience};
 use http::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -276,8 +276,8 @@ async fn sigterm_amid_watches_and_writes_loses_nothing() {
             if done >= 40 { Ok(()) } else { Err(format!("{done} writes")) }
         })
         .await;
-        let took = croft.terminate(Duration::from_secs(20)).await.expect("it ends cleanly");
-        assert!(took < Duration::from_secs(5), "{store:?}: it took {took:?}");
+        // How soon is for a quiet server to show (tests/crash.rs).
+        croft.terminate(patience()).await.expect("it ends cleanly");
         croft.restart().await.expect("it starts again");
         let client = croft.client().expect("a client");
         let list = client.get(&format!("{MAPS}?labelSelector=fault")).await.expect("an answer").ok().expect("a list");

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use croft_testkit::{Call, Client, Croft, Endpoint, ServerKind, StoreKind, eventually};
+use croft_testkit::{Call, Client, Croft, Endpoint, ServerKind, StoreKind, eventually, patience};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -205,12 +205,14 @@ async fn nonsense_on_the_wire_is_answered_or_cut_and_hurts_nobody() {
     let mut plain = tokio::net::TcpStream::connect(croft.address().expect("an address")).await.expect("connects");
     plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("writes");
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(15), plain.read_to_end(&mut answer)).await;
+    let cut = tokio::time::timeout(patience(), plain.read_to_end(&mut answer)).await;
+    assert!(cut.is_ok(), "what is no TLS is left open");
     // HTTP/2 garbage after the preface.
     let mut h2 = croft.connect(Some(&croft.admin), &["h2"]).await.expect("a connection");
     let _ = h2.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff").await;
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(15), h2.read_to_end(&mut answer)).await;
+    let cut = tokio::time::timeout(patience(), h2.read_to_end(&mut answer)).await;
+    assert!(cut.is_ok(), "what is no HTTP/2 is left open");
     let alive = croft.client().expect("a client").get("/readyz").await.expect("an answer");
     assert_eq!(alive.text(), "ok");
 }

@@ -73,15 +73,63 @@ fn covered(behaviours: &[Behaviour]) -> usize {
     behaviours.iter().filter(|behaviour| !behaviour.tests.is_empty()).count()
 }
 
-/// A function of a Rust file, or a step of a file of the corpus.
+/// A test of a Rust file or a step of one, or a step of a file of the corpus.
 fn is_there(reference: &str) -> bool {
     let Some((path, name)) = reference.split_once("::") else { return false };
     let Ok(text) = std::fs::read_to_string(path) else { return false };
     match path.rsplit_once('.') {
-        Some((_, "rs")) => text.contains(&format!("fn {name}(")),
+        Some((_, "rs")) => is_run(&text, name, &mut Vec::new()),
         Some((_, "yaml")) => text.contains(&format!("name: {name},")),
         _ => false,
     }
+}
+
+/// Whether a test runs that function: it is one, or one of the file calls it.
+fn is_run<'a>(text: &'a str, name: &'a str, asked: &mut Vec<&'a str>) -> bool {
+    let Some((attributes, _)) = function(text, name) else { return false };
+    if attributes.iter().any(|line| line.contains("test]") || line.contains("test(")) {
+        return true;
+    }
+    let mut lists = text.split("on_every_server!(").skip(1).filter_map(|list| list.split(')').next());
+    if lists.any(|list| list.split(',').any(|word| word.trim() == name)) {
+        return true;
+    }
+    asked.push(name);
+    let call = format!("{name}(");
+    let calls = |body: &str| body.match_indices(&call).any(|(at, _)| !body[..at].ends_with(is_of_a_name));
+    for caller in text.lines().filter_map(name_of) {
+        if !asked.contains(&caller)
+            && function(text, caller).is_some_and(|(_, body)| calls(&body))
+            && is_run(text, caller, asked)
+        {
+            return true;
+        }
+    }
+    false
+}
+
+fn is_of_a_name(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+/// The name of the function that begins in that line.
+fn name_of(line: &str) -> Option<&str> {
+    let line = line.trim_start().trim_start_matches("pub ").trim_start_matches("async ");
+    line.strip_prefix("fn ")?.split(['(', '<']).next()
+}
+
+/// What stands above a function, and what is in it, without comments.
+fn function<'a>(text: &'a str, name: &str) -> Option<(Vec<&'a str>, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| name_of(line) == Some(name))?;
+    let is_above = |line: &&&str| line.trim_start().starts_with("#[");
+    let above = lines[..at].iter().rev().take_while(is_above).copied().collect();
+    let indent = lines[at].len() - lines[at].trim_start().len();
+    let end = format!("{}}}", " ".repeat(indent));
+    let is_short = lines[at].ends_with('}');
+    let body = lines[at + 1..].iter().take_while(|line| !is_short && **line != end);
+    let body: Vec<&str> = body.filter_map(|line| line.split("//").next()).collect();
+    Some((above, body.join("\n")))
 }
 
 fn page(list: &List) -> String {
@@ -120,6 +168,27 @@ mod tests {
     fn tests_are_found_by_their_names() {
         assert!(is_there("src/conformance.rs::tests_are_found_by_their_names"));
         assert!(!is_there("src/conformance.rs::no_such_test") && !is_there("src/nothing.rs::x") && !is_there("x"));
+    }
+
+    #[test]
+    fn a_function_that_no_test_runs_is_no_test() {
+        let file = "on_every_server!(listed, also_listed);\n#[tokio::test(flavor = \"x\")]\nasync fn whole() {\n    step().await;\n}\n\
+            async fn step() {\n    inner(1);\n    // commented(2)\n}\nfn inner(n: u8) {}\nfn commented(n: u8) {}\n\
+            fn circle() {\n    other_circle();\n}\nfn other_circle() {\n    circle();\n    left();\n}\nfn left() {}\n\
+            #[test]\nfn bare() {\n    not_left();\n}\nfn listed() {}\n";
+        for (name, is_test) in [
+            ("whole", true),
+            ("step", true),
+            ("inner", true),
+            ("bare", true),
+            ("listed", true),
+            ("commented", false),
+            ("circle", false),
+            ("left", false),
+            ("nothing", false),
+        ] {
+            assert_eq!(is_run(file, name, &mut Vec::new()), is_test, "{name}");
+        }
     }
 
     #[test]

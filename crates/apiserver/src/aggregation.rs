@@ -8,6 +8,7 @@
 mod available;
 mod backend;
 mod discovered;
+pub(crate) mod fuzzing;
 mod proxy;
 
 use std::collections::HashMap;

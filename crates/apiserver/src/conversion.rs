@@ -8,6 +8,7 @@
 //!
 //! Words and checks follow kube-apiserver's `apiextensions-apiserver/pkg/apiserver/conversion`.
 
+pub(crate) mod fuzzing;
 mod kept;
 mod review;
 

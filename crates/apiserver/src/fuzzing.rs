@@ -7,12 +7,15 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
+use crate::aggregation::fuzzing as aggregation;
 use crate::answer::BoxError;
 use crate::audit::fuzzing as audit;
+use crate::auth::authenticate::oidc::fuzzing as oidc;
+use crate::conversion::fuzzing as conversion;
 use crate::decode;
 use crate::encoding;
 use crate::negotiate;
@@ -109,6 +112,26 @@ pub fn audit(query: &str, line: &[u8], policy: &str) {
 /// The patch that a webhook's answer holds.
 pub fn webhook_answer(body: &[u8]) -> Option<Vec<u8>> {
     webhooks::read(body)
+}
+
+/// The objects in a conversion webhook's answer.
+pub fn conversion_answer(body: &[u8]) {
+    conversion::converted(body);
+}
+
+/// The resources that a server behind this one says that it has.
+pub fn discovered(list: &Value) -> Vec<Value> {
+    aggregation::discovered(list)
+}
+
+/// What a subscription is answered.
+pub fn subscription(message: &[u8]) -> Option<Value> {
+    rest::wish(message)
+}
+
+/// Names and groups of those whom an issuer's claims are about.
+pub fn users_of_claims(claims: &Map<String, Value>) -> Vec<(String, Vec<String>)> {
+    oidc::users(claims)
 }
 
 /// What a WebSocket client's bytes become on the node's side. The handshake's headers come first.

@@ -50,7 +50,7 @@ pub(crate) fn container_layer(data: &[u8]) {
 
 /// Names of images, challenges of registries and their manifests.
 pub(crate) fn registry(data: &[u8]) {
-    let [reference, challenge, manifest] = split(data);
+    let [reference, challenge, manifest, token] = split(data);
     if let Some(text) = text(reference)
         && let Ok(reference) = text.parse::<Reference>()
     {
@@ -62,6 +62,10 @@ pub(crate) fn registry(data: &[u8]) {
         assert_eq!((again.host(), again.digest()), (reference.host(), reference.digest()), "{text:?}");
     }
     image::registry(text(challenge).unwrap_or_default(), manifest);
+    // Whatever a token is, it is one header.
+    if let Some(header) = image::registry_token(token) {
+        assert!(header.starts_with(b"Bearer ") && !header.contains(&b'\n') && !header.contains(&b'\r'), "{header:?}");
+    }
 }
 
 struct Bytes(Vec<u8>);

@@ -3,9 +3,13 @@
 use std::sync::LazyLock;
 
 use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use croft_api::harvester::ssh_key::PublicKey;
-use croft_pki::{BearerToken, Ca, Kubeconfig, ServingCert, TokenSigner, ca};
+use croft_apiserver::fuzzing::users_of_claims;
+use croft_pki::signing_request::Purpose;
+use croft_pki::{
+    BearerToken, Ca, Jws, KeySet, Kubeconfig, ServingCert, SigningAlgorithm, SigningRequest, TokenSigner, ca,
+};
 use jiff::Timestamp;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -65,6 +69,42 @@ pub(crate) fn certificate(data: &[u8]) {
         for cert in CertificateDer::pem_slice_iter(chain.as_bytes()).flatten().take(4) {
             assert!(ca.verify_client(&[cert], now).is_err());
         }
+    }
+}
+
+/// A request is for whom it names, and so is the certificate that is made of it. PEM as it is sent, DER as it is in there.
+pub(crate) fn signing_request(data: &[u8]) {
+    let encoded = format!(
+        "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",
+        BASE64_STANDARD.encode(data)
+    );
+    for pem in [data, encoded.as_bytes()] {
+        let Ok(request) = SigningRequest::parse(pem) else { continue };
+        let (ca, now) = (&AUTHORITY.1, now());
+        let Ok(cert) = ca.sign(&request, Purpose::Client, false, Duration::from_hours(1), now) else { continue };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(cert.as_bytes()).flatten().collect();
+        // Names that no user may have are refused when the certificate is used.
+        if let Ok(identity) = ca.verify_client(&chain, now) {
+            assert_eq!((identity.user, identity.groups), (request.user, request.groups));
+        }
+    }
+}
+
+/// No token is good that its issuer has not signed, whatever keys it has; and whoever it names is none of the server's own.
+pub(crate) fn issuer_token(data: &[u8]) {
+    let [header, claims, keys] = split(data);
+    let encode = |data| BASE64_URL_SAFE_NO_PAD.encode(data);
+    let made = format!("{}.{}.{}", encode(header), encode(claims), encode(&[7; 64]));
+    let keys = KeySet::parse(keys);
+    let given = text(header).unwrap_or_default();
+    for token in [given, made.as_str()] {
+        let Ok(token) = Jws::parse(token) else { continue };
+        if let Ok(keys) = &keys {
+            for algorithm in SigningAlgorithm::ALL {
+                assert!(keys.verify(&token, algorithm).is_err(), "{token:?}");
+            }
+        }
+        users_of_claims(&token.claims);
     }
 }
 

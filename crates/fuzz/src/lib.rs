@@ -8,6 +8,7 @@
 //!
 //! A target of several parts takes them from one input, separated by [`split`]. For tests alone. Start reading at [`TARGETS`].
 
+mod answers;
 mod backups;
 mod bodies;
 mod disks;
@@ -63,9 +64,17 @@ targets![
     requests::rest_query,
     requests::audit,
     requests::webhook_answer,
+    requests::subscription,
+    answers::admission_review,
+    answers::conversion_answer,
+    answers::discovered,
+    answers::resolver_answer,
+    answers::qmp,
     identity::bearer_token,
     identity::jwt,
     identity::certificate,
+    identity::signing_request,
+    identity::issuer_token,
     identity::kubeconfig,
     identity::ssh_key,
     streams::websocket,

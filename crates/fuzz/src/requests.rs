@@ -64,6 +64,12 @@ pub(crate) fn audit(data: &[u8]) {
     server::audit(query, line, text(policy).unwrap_or_default());
 }
 
+/// What is said of a subscription says which it is.
+pub(crate) fn subscription(data: &[u8]) {
+    let Some(event) = server::subscription(data) else { return };
+    assert!(event["name"].is_string() && event["resourceType"].is_string(), "{event}");
+}
+
 /// A webhook's patch, applied to an object, gives an object that can be written, or an error.
 pub(crate) fn webhook_answer(data: &[u8]) {
     let Some(patch) = server::webhook_answer(data) else { return };

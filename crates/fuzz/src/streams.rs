@@ -7,8 +7,8 @@ use croft_apiserver::fuzzing as server;
 use crate::split;
 
 /// Runs to the end on this thread.
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(work)
 }
 

@@ -37,6 +37,11 @@ pub fn layer(data: &[u8], mut output: File, limit: u64) -> Option<Vec<u8>> {
     found.then_some(disk)
 }
 
+/// The header that a registry's token becomes.
+pub fn registry_token(answer: &[u8]) -> Option<Vec<u8>> {
+    oci::token(answer)
+}
+
 /// A registry's challenge, and its manifest.
 pub fn registry(challenge: &str, manifest: &[u8]) {
     oci::challenge(challenge);

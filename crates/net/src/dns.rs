@@ -12,7 +12,7 @@ use hickory_proto::op::{Message, MessageType, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, PTR, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-pub(crate) use self::forward::Resolvers;
+pub(crate) use self::forward::{Resolvers, accept};
 pub(crate) use self::serve::Server;
 
 pub(crate) const ZONE: &str = "croft.internal";

@@ -61,6 +61,14 @@ pub fn dns(data: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// What a guest gets of what a resolver answers to its question.
+pub fn resolved(question: &[u8], answer: &[u8]) -> Option<Vec<u8>> {
+    // Passed on with another number, as every question is.
+    let mut asked = question.to_vec();
+    asked.get_mut(..2)?.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    dns::accept(answer, &asked, question)
+}
+
 /// The address that a packet claims for its sender.
 pub fn claimed(packet: &[u8], mac: [u8; 6]) -> Option<IpAddr> {
     snoop::claimed(packet, Mac(mac))

@@ -13,6 +13,8 @@
 
 pub mod accel;
 pub mod args;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod io_uring;
 pub mod process;
 pub mod qga;

@@ -167,6 +167,11 @@ impl Qmp {
         Qmp::negotiate(stream, path, patience, deadline).await
     }
 
+    /// For `croft-fuzz`: on a connection that is there already.
+    pub(crate) async fn of_stream(stream: UnixStream) -> Result<(Qmp, Events), QmpError> {
+        Qmp::negotiate(stream, Path::new("qmp"), DEFAULT_TIMEOUT, Instant::now() + DEFAULT_TIMEOUT).await
+    }
+
     async fn negotiate(
         stream: UnixStream,
         path: &Path,

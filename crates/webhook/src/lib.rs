@@ -11,6 +11,8 @@
 //! Start reading at [`decide`].
 
 mod decide;
+#[doc(hidden)]
+pub mod fuzzing;
 mod kinds;
 pub mod manifests;
 mod metrics;

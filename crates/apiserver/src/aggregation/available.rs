@@ -156,7 +156,7 @@ async fn discover(server: &Arc<ApiServer>, backend: &Backend) -> Result<Vec<Valu
     let body = answer::read_body(body.map_err(Into::into).boxed_unsync(), LONGEST).await;
     let body = body.map_err(|error| missing(backend, error.message()))?;
     let list: Value = serde_json::from_slice(&body).map_err(|error| missing(backend, &error.to_string()))?;
-    Ok(super::discovered::of_list(&list, backend))
+    Ok(super::discovered::of_list(&list, &backend.group, &backend.version))
 }
 
 /// Writes the condition, if it is another one.

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use super::Backend;
 use crate::{discovery, openapi};
 
-/// The entries of an APIResourceList as aggregated discovery has them.
-pub(super) fn of_list(list: &Value, backend: &Backend) -> Vec<Value> {
+/// The entries of an APIResourceList as aggregated discovery has them; of this group and version unless they say otherwise.
+pub(super) fn of_list(list: &Value, group: &str, version: &str) -> Vec<Value> {
     let mut resources: BTreeMap<String, Value> = BTreeMap::new();
     let kind = |entry: &Value| {
         let or =
             |field: &str, own: &str| entry[field].as_str().filter(|text| !text.is_empty()).unwrap_or(own).to_owned();
         json!({
-            "group": or("group", &backend.group), "version": or("version", &backend.version), "kind": or("kind", ""),
+            "group": or("group", group), "version": or("version", version), "kind": or("kind", ""),
         })
     };
     let entries: Vec<&Value> = list["resources"].as_array().into_iter().flatten().collect();

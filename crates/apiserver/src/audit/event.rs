@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::lines;
 use super::rules::Level;
 use crate::user::UserInfo;
 
@@ -219,12 +220,46 @@ impl Event {
         }
     }
 
-    /// With the newline that ends it. JSON has none inside.
-    pub(super) fn line(&self) -> Vec<u8> {
+    /// With the newline that ends it. JSON has none inside. What would be too long for readers goes, until it is not.
+    pub(super) fn line(mut self) -> Vec<u8> {
+        for cut in [Self::drop_objects, Self::drop_remarks, Self::drop_attributes] {
+            let line = self.written();
+            if line.len() <= lines::LONGEST {
+                return line;
+            }
+            cut(&mut self);
+            self.annotate(TRUNCATED, "true");
+        }
+        self.written()
+    }
+
+    fn written(&self) -> Vec<u8> {
         // Strings and numbers can always be written.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
+        // It may wait for long.
+        line.shrink_to_fit();
         line
+    }
+
+    fn drop_objects(&mut self) {
+        (self.request_object, self.response_object) = (None, None);
+    }
+
+    /// What webhooks and policies want to be known.
+    fn drop_remarks(&mut self) {
+        self.annotations.retain(|key, _| [TRIED, DECISION, REASON, TRUNCATED].contains(&&**key));
+    }
+
+    /// A token may name as many as it likes, and so may whoever acts as others.
+    fn drop_attributes(&mut self) {
+        for user in std::iter::once(&mut self.user).chain(&mut self.impersonated_user) {
+            user.extra.clear();
+            user.groups.truncate(MOST_EXTRA);
+            for group in &mut user.groups {
+                *group = short(group, LONGEST);
+            }
+        }
     }
 }
 
@@ -281,6 +316,26 @@ mod tests {
             "annotations": {"authorization.k8s.io/decision": "forbid"},
         });
         assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_line_is_never_too_long_for_its_readers() {
+        let blob = |length: usize| Value::String("\u{1}".repeat(length));
+        for (object, remarks, groups) in [(400_000, 0, 0), (0, 1_000, 0), (0, 0, 4_000), (400_000, 1_000, 4_000)] {
+            let mut event = Event::new(None, Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH);
+            let user = UserInfo { groups: vec!["\u{1}".repeat(300); groups], ..UserInfo::new("ann", &[]) };
+            (event.user, event.impersonated_user) = (user.clone().into(), Some(user.into()));
+            (event.request_object, event.response_object) = (Some(blob(object)), Some(blob(object)));
+            event.annotate(DECISION, "allow");
+            for number in 0..remarks {
+                event.annotate(format!("hook.example.com/{number}"), &"\u{1}".repeat(1_000));
+            }
+            let line = event.line();
+            assert!(line.len() <= lines::LONGEST, "{}", line.len());
+            let seen: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!((&seen["user"]["username"], &seen["annotations"][DECISION]), (&json!("ann"), &json!("allow")));
+            assert_eq!(seen["annotations"][TRUNCATED], "true");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use memchr::{memchr, memrchr};
 
 use super::AuditLog;
 
@@ -36,15 +37,31 @@ impl Rotated {
         Ok(rotated)
     }
 
-    /// Writes whole lines.
+    /// Writes whole lines, in as many files as they need.
     pub(super) fn write(&mut self, lines: &[u8], now: Timestamp) -> io::Result<()> {
         if !self.is_in_place() {
             self.file = open(&self.path)?;
             self.look()?;
         }
-        if self.size > 0 && self.size + lines.len() as u64 > self.max_bytes {
-            self.rotate(now)?;
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let room = usize::try_from(self.max_bytes.saturating_sub(self.size)).unwrap_or(usize::MAX);
+            let mut end = fitting(rest, room);
+            if end == 0 && self.size > 0 {
+                self.rotate(now)?;
+                continue;
+            }
+            if end == 0 {
+                // A line for which no file is large enough gets one of its own.
+                end = first_line(rest);
+            }
+            self.append(&rest[..end])?;
+            rest = &rest[end..];
         }
+        Ok(())
+    }
+
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let written = if self.is_torn { self.file.write_all(b"\n") } else { Ok(()) };
         match written.and_then(|()| self.file.write_all(lines)) {
             Ok(()) => {
@@ -110,6 +127,15 @@ impl Rotated {
             }
         }
     }
+}
+
+/// How many bytes the whole lines have that fit into so many.
+fn fitting(lines: &[u8], room: usize) -> usize {
+    if lines.len() <= room { lines.len() } else { memrchr(b'\n', &lines[..room]).map_or(0, |end| end + 1) }
+}
+
+fn first_line(lines: &[u8]) -> usize {
+    memchr(b'\n', lines).map_or(lines.len(), |end| end + 1)
 }
 
 fn open(path: &Path) -> io::Result<File> {
@@ -184,6 +210,16 @@ mod tests {
         assert!(names[0].ends_with("audit-1970-01-01T00-00-00.002.log"), "{names:?}");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&names[0]), mode(path.parent().unwrap())), (0o600, 0o600, 0o700));
+    }
+
+    #[test]
+    fn lines_that_come_together_are_spread_over_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let mut log = Rotated::open(path.clone(), &config(8, 0, Duration::ZERO), at(0)).unwrap();
+        log.write(b"a\nbb\n", at(0)).unwrap();
+        log.write(b"c\nddddddddddd\neee\nfff\ng\n", at(0)).unwrap();
+        assert_eq!(contents(&path), ["g\n", "eee\nfff\n", "ddddddddddd\n", "a\nbb\nc\n"]);
     }
 
     #[test]

@@ -69,8 +69,9 @@ struct Seen<'a> {
     object_ref: SeenObject<'a>,
     #[serde(default)]
     response_status: SeenStatus,
+    // A key may have an escape in it, which cannot be borrowed.
     #[serde(borrow, default)]
-    annotations: HashMap<&'a str, Cow<'a, str>>,
+    annotations: HashMap<Cow<'a, str>, Cow<'a, str>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -225,6 +226,15 @@ mod tests {
             ("until=2026-01-31T11:59:59Z", Verdict::Skip),
         ] {
             assert_eq!(judge(query), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn no_annotation_hides_an_event() {
+        let line = LINE.replace(r#""annotations":{"#, r#""annotations":{"hook/a\"b\u0001":"c\n","#);
+        for query in ["", "user=eve", "name=web"] {
+            let filter = Filter::parse(&Query::parse(Some(query))).unwrap();
+            assert_eq!(filter.judge(line.as_bytes()), Verdict::Take, "{query}");
         }
     }
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use memchr::memrchr;
 
 const BLOCK: u64 = 64 << 10;
-/// No line of ours is nearly as long; what is longer is damage, and skipped.
-const LONGEST: usize = 1 << 20;
+/// No line of ours is longer, with its end; what is longer is damage, and skipped.
+pub(super) const LONGEST: usize = 1 << 20;
 
 /// Where the last whole line ends: after it is what is being written, or was when the server died.
 pub(super) fn end(file: &File, length: u64) -> io::Result<u64> {

@@ -1,10 +1,31 @@
 //! What was sent and answered, as far as it is written down: never what is secret, and never so much that it cannot be read.
 
+use std::io;
+
 use croft_meta::redact::{self, HIDDEN, LAST_APPLIED, SECRET_BACKUPS};
 use serde_json::Value;
 
 /// What is longer is left out: an event must stay a line that readers take.
 pub(super) const LONGEST: usize = 256 << 10;
+
+/// Whether it is short enough as it would be written down: a byte of protobuf or YAML may take six of JSON.
+pub(super) fn is_short(object: &Value) -> bool {
+    serde_json::to_writer(Room(LONGEST), object).is_ok()
+}
+
+/// Takes so many bytes, and none of them is kept.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Takes out what is secret, whatever the policy says. `is_secret`: the request is about Secrets.
 pub(super) fn without_secrets(mut object: Value, is_secret: bool, omit_managed_fields: bool) -> Value {
@@ -67,6 +88,13 @@ mod tests {
     use super::*;
 
     const LEAK: &str = "hunter2";
+
+    #[test]
+    fn an_object_is_as_long_as_its_line() {
+        assert!(is_short(&json!({"a": "x".repeat(LONGEST - 8)})));
+        assert!(!is_short(&json!({"a": "x".repeat(LONGEST - 7)})));
+        assert!(!is_short(&json!({"a": "\u{1}".repeat(LONGEST / 2)})));
+    }
 
     #[test]
     fn nothing_secret_is_left() {

@@ -211,22 +211,29 @@ impl Open {
 /// As much as the level asks for, and not at all if it is too much.
 fn add_objects(event: &mut Event, plan: &Plan, sent: Option<&(Bytes, String)>, response: Option<Value>) {
     let is_secret = event.object_ref.as_ref().is_some_and(|object| object.is_of("", "secrets"));
-    let shown = |object| without_secrets(object, is_secret, plan.omit_managed_fields);
+    let shown = |object| Some(without_secrets(object, is_secret, plan.omit_managed_fields)).filter(objects::is_short);
+    let mut is_cut = false;
     if let Some((body, content_type)) = sent.filter(|_| event.stage != Stage::RequestReceived) {
-        if body.len() > objects::LONGEST {
-            event.annotate(TRUNCATED, "true");
-        } else {
-            // Patches have content types of their own, and may be lists.
-            let parsed = decode::parse(body, content_type).map(|decoded| decoded.object).ok();
-            let parsed = parsed.or_else(|| serde_json::from_slice(body).ok());
-            event.request_object = parsed.or_else(|| decode::parse_yaml(body).ok()).map(shown);
-        }
+        let is_short = body.len() <= objects::LONGEST;
+        let parsed = is_short.then(|| parse(body, content_type)).flatten();
+        let is_unknown = is_short && parsed.is_none();
+        event.request_object = parsed.and_then(shown);
+        is_cut |= event.request_object.is_none() && !is_unknown;
     }
-    match response {
-        Some(Value::Null) => event.annotate(TRUNCATED, "true"),
-        Some(response) => event.response_object = Some(shown(response)),
-        None => {}
+    if let Some(response) = response {
+        event.response_object = Some(response).filter(|response| !response.is_null()).and_then(shown);
+        is_cut |= event.response_object.is_none();
     }
+    if is_cut {
+        event.annotate(TRUNCATED, "true");
+    }
+}
+
+/// Patches have content types of their own, and may be lists.
+fn parse(body: &Bytes, content_type: &str) -> Option<Value> {
+    let parsed = decode::parse(body, content_type).map(|decoded| decoded.object).ok();
+    let parsed = parsed.or_else(|| serde_json::from_slice(body).ok());
+    parsed.or_else(|| decode::parse_yaml(body).ok())
 }
 
 /// Written down when it is answered, and also if nobody waits for the answer any more.

@@ -136,7 +136,7 @@ impl Reader {
         for (at, url) in urls.iter().enumerate().filter(|(_, url)| *url != "*") {
             let why = if !url.starts_with('/') {
                 "non-resource URL rules must begin with a '/' character"
-            } else if url[..url.len() - 1].contains('*') {
+            } else if url.strip_suffix('*').unwrap_or(url).contains('*') {
                 "non-resource URL wildcards '*' must be the final character of the rule"
             } else {
                 continue;
@@ -197,6 +197,7 @@ mod tests {
                 "rules[1].nonResourceURLs[0]: Invalid value: \"x\": non-resource URL rules must begin with a '/'",
             ),
             (&*format!("{head}rules: [{{level: None, nonResourceURLs: ['/a*b']}}]"), "must be the final character"),
+            (&*format!("{head}rules: [{{level: None, nonResourceURLs: ['/*ä']}}]"), "must be the final character"),
             (
                 &*format!("{head}rules: [{{level: None, nonResourceURLs: ['/a'], namespaces: [b]}}]"),
                 "rules cannot apply to both regular resources and non-resource URLs",
@@ -213,6 +214,7 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
         }
+        assert!(parse(&format!("{head}rules: [{{level: None, nonResourceURLs: ['/ä', '/ä*', '/']}}]")).is_ok());
         let two = format!("{head}rules: [{{level: Loud}}, {{level: None, omitManagedFields: maybe}}]");
         let error = parse(&two).unwrap_err().to_string();
         assert!(error.contains("rules[0].level") && error.contains("rules[1].omitManagedFields"), "{error}");

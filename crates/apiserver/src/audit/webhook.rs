@@ -129,8 +129,8 @@ impl Sending {
 
     async fn attempt(&self, batch: &[Waiting]) -> Result<(), Failure> {
         let mut request = self.config.client.post(self.config.url.clone()).header(CONTENT_TYPE, "application/json");
-        if let Some(authorization) = &self.config.authorization {
-            request = request.header(AUTHORIZATION, authorization.clone());
+        if let Some(authorization) = self.config.authorization().await {
+            request = request.header(AUTHORIZATION, authorization);
         }
         let sent = request.body(body(batch)).send().await;
         // The URL may have a password in it.

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use croft_meta::Chain;
 use http::HeaderValue;
+use parking_lot::Mutex;
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Url};
 use serde::Deserialize;
 
@@ -38,8 +41,17 @@ pub struct AuditBatch {
 pub struct AuditWebhook {
     pub(super) client: Client,
     pub(super) url: Url,
-    pub(super) authorization: Option<HeaderValue>,
+    authorization: Authorization,
     pub(super) batch: AuditBatch,
+}
+
+/// What is sent to show who we are.
+#[derive(Clone)]
+enum Authorization {
+    None,
+    Fixed(HeaderValue),
+    /// In a file that somebody may write anew, as tokens do not last; and what was in it the last time.
+    File(PathBuf, Arc<Mutex<HeaderValue>>),
 }
 
 impl fmt::Debug for AuditWebhook {
@@ -130,6 +142,22 @@ impl AuditWebhook {
         let builder = user.identify(cluster.trust(builder, dir)?, dir)?;
         let client = builder.build().map_err(|error| WebhookError::Field(error.to_string()))?;
         Ok(Self { client, url, authorization: user.authorization(dir)?, batch })
+    }
+
+    /// The header for the next attempt. A file that cannot be read now leaves the token that it had.
+    pub(super) async fn authorization(&self) -> Option<HeaderValue> {
+        let (path, last) = match &self.authorization {
+            Authorization::None => return None,
+            Authorization::Fixed(value) => return Some(value.clone()),
+            Authorization::File(path, last) => (path, last),
+        };
+        let read = tokio::fs::read_to_string(path).await;
+        let read = read.map_err(|source| WebhookError::Read { path: path.clone(), source });
+        match read.and_then(|token| bearer(&token)) {
+            Ok(value) => *last.lock() = value,
+            Err(error) => tracing::warn!(error = %Chain(&error), "the token of the audit webhook cannot be read again"),
+        }
+        Some(last.lock().clone())
     }
 }
 
@@ -227,24 +255,33 @@ impl User {
         }
     }
 
-    fn authorization(&self, dir: &Path) -> Result<Option<HeaderValue>, WebhookError> {
-        let token = match (&self.token_file, &self.token) {
-            (Some(file), _) => Some(read(&dir.join(file))?.trim().to_owned()),
-            (None, token) => token.clone(),
-        };
-        let text = match (token, &self.username) {
-            (Some(token), _) => format!("Bearer {token}"),
-            (None, Some(user)) => {
-                let password = self.password.as_deref().unwrap_or_default();
-                format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
-            }
-            (None, None) => return Ok(None),
-        };
-        let mut value =
-            HeaderValue::from_str(&text).map_err(|_| refused("token", "has characters that cannot be sent"))?;
-        value.set_sensitive(true);
-        Ok(Some(value))
+    fn authorization(&self, dir: &Path) -> Result<Authorization, WebhookError> {
+        if let Some(file) = &self.token_file {
+            let path = dir.join(file);
+            let value = bearer(&read(&path)?)?;
+            return Ok(Authorization::File(path, Arc::new(Mutex::new(value))));
+        }
+        if let Some(token) = &self.token {
+            return bearer(token).map(Authorization::Fixed);
+        }
+        let Some(user) = &self.username else { return Ok(Authorization::None) };
+        let password = self.password.as_deref().unwrap_or_default();
+        header(&format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))).map(Authorization::Fixed)
     }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, WebhookError> {
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(refused("token", "is empty"));
+    }
+    header(&format!("Bearer {token}"))
+}
+
+fn header(text: &str) -> Result<HeaderValue, WebhookError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| refused("token", "has characters that cannot be sent"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 #[cfg(test)]
@@ -266,19 +303,38 @@ mod tests {
         AuditWebhook::read(&file, BATCH)
     }
 
-    #[test]
-    fn who_is_asked_and_who_asks_is_read() {
+    #[tokio::test]
+    async fn who_is_asked_and_who_asks_is_read() {
         let whole = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
             contexts: [{name: c, context: {cluster: a, user: u}}]\n\
             clusters: [{name: b, cluster: {server: 'https://b'}}, {name: a, cluster: {server: 'https://a/x'}}]\n\
             users: [{name: u, user: {token: s3cret}}]\n";
         let webhook = parse(whole).unwrap();
         assert_eq!(webhook.url.as_str(), "https://a/x");
-        assert_eq!(webhook.authorization.as_ref().unwrap(), "Bearer s3cret");
+        assert_eq!(webhook.authorization().await.unwrap(), "Bearer s3cret");
         assert!(!format!("{webhook:?}").contains("s3cret"));
         let short =
             "clusters: [{name: a, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {tokenFile: token}}]";
-        assert_eq!(parse(short).unwrap().authorization.unwrap(), "Bearer from-a-file");
+        assert_eq!(parse(short).unwrap().authorization().await.unwrap(), "Bearer from-a-file");
+        let nobody = parse("clusters: [{name: a, cluster: {server: 'https://a'}}]").unwrap();
+        assert!(nobody.authorization().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_token_is_the_one_that_its_file_has_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, token) = (dir.path().join("webhook.yaml"), dir.path().join("token"));
+        let text =
+            "clusters: [{name: a, cluster: {server: 'https://a'}}]\nusers: [{name: u, user: {tokenFile: token}}]";
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(&token, "first\n").unwrap();
+        let webhook = AuditWebhook::read(&file, BATCH).unwrap();
+        for (written, expected) in [("second\n", "Bearer second"), ("\n", "Bearer second"), ("a\nb", "Bearer second")] {
+            std::fs::write(&token, written).unwrap();
+            assert_eq!(webhook.authorization().await.unwrap(), expected, "{written:?}");
+        }
+        std::fs::remove_file(&token).unwrap();
+        assert_eq!(webhook.authorization().await.unwrap(), "Bearer second");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! For `croft-fuzz`: what is chosen of a list, and in which order.
+//! For `croft-fuzz`: what is chosen of a list, and in which order; and what clients subscribe to.
 
 use serde_json::Value;
 
@@ -13,4 +13,9 @@ pub(crate) fn query(filters: &[&str], sort: &str, objects: &mut [Value]) {
     if let Ok(sort) = Sort::parse(sort) {
         objects.sort_by(|a, b| sort.compare(&sort.key(a), &sort.key(b)));
     }
+}
+
+/// What a client says on its WebSocket.
+pub(crate) fn wish(message: &[u8]) -> Option<Value> {
+    super::subscribe::told(message)
 }

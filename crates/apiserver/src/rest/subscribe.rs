@@ -92,6 +92,15 @@ impl Wish {
     }
 }
 
+/// For `croft-fuzz`: what is said of a subscription names it as the client did.
+pub(super) fn told(message: &[u8]) -> Option<Value> {
+    let wish: Wish = serde_json::from_slice(message).ok()?;
+    let event = wish.event("resource.start");
+    let again = Wish::deserialize(&event).unwrap_or_default();
+    assert!(again.is_about(&wish), "{event}");
+    Some(event)
+}
+
 struct Subscription {
     wish: Wish,
     collection: Arc<Collection>,

@@ -18,7 +18,6 @@ const WARNINGS_MAX_CHARS: usize = 4 << 10;
 const WARNING_CUT_CHARS: usize = 256;
 /// What one answer may add to the audit log.
 const MOST_ANNOTATIONS: usize = 16;
-const KEY_MAX_BYTES: usize = 256;
 
 impl Chosen {
     pub(super) async fn ask(&self, attributes: &Attributes<'_>, shown: &Shown<'_>) -> Result<Consent, Failure> {
@@ -49,8 +48,7 @@ impl Chosen {
             room = left;
             attributes.call.warn(text);
         }
-        let known = remarks.annotations.into_iter().filter(|(key, _)| key.len() <= KEY_MAX_BYTES);
-        for (key, text) in known.take(MOST_ANNOTATIONS) {
+        for (key, text) in remarks.annotations.into_iter().take(MOST_ANNOTATIONS) {
             attributes.call.trail.annotated(format!("{}/{key}", self.hook.name), text);
         }
     }

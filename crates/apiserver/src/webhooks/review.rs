@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use croft_meta::field::go_quote;
 use croft_meta::json::go_kind;
+use croft_meta::names;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -77,6 +78,9 @@ pub(super) fn read(hook: &Hook, uid: &str, body: &[u8], remarks: &mut Remarks) -
     let patch = patch(hook, response)?;
     remarks.warnings.extend(texts(response.get("warnings")));
     let annotations = response.get("auditAnnotations").and_then(Value::as_object).into_iter().flatten();
+    // Upstream leaves those out, too, that could not be the key of an annotation.
+    let is_name = |key: &str| names::is_qualified_name(&format!("{}/{key}", hook.name)).is_empty();
+    let annotations = annotations.filter(|(key, _)| is_name(key));
     let annotations = annotations.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned())));
     remarks.annotations.extend(annotations);
     if allowed { Ok(Consent { patch }) } else { Err(Failure::Denied(denied(&hook.name, response.get("status")))) }

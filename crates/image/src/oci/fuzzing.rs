@@ -1,4 +1,4 @@
-//! For `croft-fuzz`: layers, challenges and manifests.
+//! For `croft-fuzz`: layers, challenges, tokens and manifests.
 
 use std::fs::File;
 
@@ -10,6 +10,10 @@ pub(crate) fn take_out(mut data: &[u8], output: File, limit: u64) -> Option<bool
 
 pub(crate) fn challenge(text: &str) {
     session::understood(text);
+}
+
+pub(crate) fn token(data: &[u8]) -> Option<Vec<u8>> {
+    session::granted(data).ok().map(|value| value.as_bytes().to_vec())
 }
 
 pub(crate) fn manifest(data: &[u8]) {

@@ -144,12 +144,6 @@ impl Session {
     }
 
     async fn token(&self, realm: &str, query: &[(&str, String)]) -> Result<HeaderValue, PullError> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Answer {
-            token: String,
-            access_token: String,
-        }
         let url = Url::parse_with_params(realm, query).ok();
         // Credentials do not leave by plain HTTP unless the registry itself is spoken to that way.
         let url = url.filter(|url| url.scheme() == "https" || url.scheme() == self.base.scheme());
@@ -159,11 +153,22 @@ impl Session {
         if !response.status().is_success() {
             return Err(PullError::Unauthorized { registry: self.host().to_owned() });
         }
-        let answer: Answer = serde_json::from_slice(&self.body(response, LONGEST_TOKEN).await?).unwrap_or_default();
-        let token = if answer.token.is_empty() { answer.access_token } else { answer.token };
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        value.map_err(|_| PullError::Protocol("a token that is none".to_owned()))
+        granted(&self.body(response, LONGEST_TOKEN).await?)
     }
+}
+
+/// The header with the token of an answer.
+pub(super) fn granted(body: &[u8]) -> Result<HeaderValue, PullError> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Answer {
+        token: String,
+        access_token: String,
+    }
+    let answer: Answer = serde_json::from_slice(body).unwrap_or_default();
+    let token = if answer.token.is_empty() { answer.access_token } else { answer.token };
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    value.map_err(|_| PullError::Protocol("a token that is none".to_owned()))
 }
 
 fn is_trouble(status: StatusCode) -> bool {

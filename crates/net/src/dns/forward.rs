@@ -107,7 +107,7 @@ fn with_new_id(question: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// The answer with the number that the guest gave, if it is one to what was asked.
-fn accept(answer: &[u8], asked: &[u8], question: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn accept(answer: &[u8], asked: &[u8], question: &[u8]) -> Option<Vec<u8>> {
     let is_answer = answer.len() >= 12 && answer[..2] == asked[..2] && answer[2] & 0x80 != 0;
     if !is_answer || !same_question(answer, asked) {
         return None;

@@ -8,6 +8,7 @@ mod claims;
 mod config;
 mod config_file;
 mod config_rules;
+pub(crate) mod fuzzing;
 mod provider;
 mod reload;
 

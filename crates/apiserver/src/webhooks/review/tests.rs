@@ -83,6 +83,16 @@ fn a_good_answer_is_taken_apart() {
 }
 
 #[test]
+fn annotations_that_have_no_name_are_left_out() {
+    let mut remarks = Remarks::default();
+    let long = "x".repeat(64);
+    let annotations = json!({"k": "v", "a\"b": "1", "a\u{1}": "2", "a/b": "3", "": "4", (long): "5", "n": 6});
+    let body = answer(&json!({"uid": "u", "allowed": true, "auditAnnotations": annotations}));
+    read(&hook(Stage::Validating, "v1"), "u", &body, &mut remarks).unwrap();
+    assert_eq!(remarks.annotations, [("k".to_owned(), "v".to_owned())].into());
+}
+
+#[test]
 fn the_old_form_is_read_leniently() {
     let body = json!({"response": {"allowed": true, "patch": "W10="}}).to_string();
     let consent = read(&hook(Stage::Mutating, "v1beta1"), "u", body.as_bytes(), &mut Remarks::default()).unwrap();
