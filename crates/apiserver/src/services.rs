@@ -286,7 +286,7 @@ fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiErro
 #[cfg(test)]
 mod tests {
     use futures::future::join_all;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::testing::TestServer;
 
@@ -295,25 +295,28 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_two_ask_for_at_once_only_one_gets() {
         let server = TestServer::start().await;
-        let wanting = |index: usize, ip: &str, port: u16| {
-            json!({"metadata": {"name": format!("s-{port}-{index}")},
+        let wanting = |name: String, ip: String, port: u16| {
+            json!({"metadata": {"name": name},
                 "spec": {"type": "NodePort", "clusterIP": ip, "ports": [{"port": 80, "nodePort": port}]}})
         };
-        let ips = |index: usize| format!("10.53.77.{index}");
-        for round in 0..5 {
-            let same_port: Vec<_> =
-                (0..8).map(|index| wanting(index, &ips(round * 8 + index), 30_100 + round as u16)).collect();
-            let answers = join_all(same_port.iter().map(|service| server.send("POST", SERVICES, service))).await;
-            let made = answers.iter().filter(|(code, _)| *code == 201).count();
-            assert_eq!(made, 1, "{answers:?}");
-            let refused =
-                answers.iter().filter(|(code, why)| *code == 422 && why.to_string().contains("already allocated"));
-            assert_eq!(refused.count(), 7, "{answers:?}");
-            let ip = format!("10.53.78.{round}");
-            let same_ip: Vec<_> =
-                (0..8).map(|index| wanting(index, &ip, 31_000 + (round * 8 + index) as u16)).collect();
-            let answers = join_all(same_ip.iter().map(|service| server.send("POST", SERVICES, service))).await;
-            assert_eq!(answers.iter().filter(|(code, _)| *code == 201).count(), 1, "{answers:?}");
+        for round in 0..5_u16 {
+            let one_of = |index: u16| round * 8 + index;
+            let same_port = |index: u16| {
+                let name = format!("port-{}", one_of(index));
+                wanting(name, format!("10.53.77.{}", one_of(index)), 30_100 + round)
+            };
+            let same_ip = |index: u16| {
+                let name = format!("ip-{}", one_of(index));
+                wanting(name, format!("10.53.78.{round}"), 31_000 + one_of(index))
+            };
+            let at_once = [(0..8).map(same_port).collect::<Vec<_>>(), (0..8).map(same_ip).collect()];
+            for services in &at_once {
+                let answers = join_all(services.iter().map(|service| server.send("POST", SERVICES, service))).await;
+                assert_eq!(answers.iter().filter(|(code, _)| *code == 201).count(), 1, "{answers:?}");
+                let is_told =
+                    |(code, why): &&(u16, Value)| *code == 422 && why.to_string().contains("already allocated");
+                assert_eq!(answers.iter().filter(is_told).count(), 7, "{answers:?}");
+            }
         }
         // Changes take too.
         for name in ["a", "b", "c", "d"] {

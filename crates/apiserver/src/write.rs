@@ -132,9 +132,8 @@ impl ApiServer {
             }
             booking.compare.extend(guard()?);
             // Who takes addresses does so alone, from the look until the write is seen.
-            let mut _turn = None;
-            if let Some(taking) = Taking::of(target, &decision, old.as_ref()) {
-                _turn = Some(self.service_turn.lock().await);
+            let _turn = if let Some(taking) = Taking::of(target, &decision, old.as_ref()) {
+                let turn = self.service_turn.lock().await;
                 let Some(claim) = taking.claim(self, &id).await? else {
                     // What is decided anew may take something else; what was made before takes the same.
                     if is_overtaken {
@@ -145,7 +144,10 @@ impl ApiServer {
                 };
                 booking.compare.extend(claim.compare);
                 booking.ops.extend(claim.ops);
-            }
+                Some(turn)
+            } else {
+                None
+            };
             match self.commit(target, &id, stored.as_ref(), revision, booking).await? {
                 TxnResult::Committed(revision) => {
                     // Whoever reads the cache next (authorization, admission, other requests) must see what was

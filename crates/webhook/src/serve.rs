@@ -9,7 +9,7 @@ use bytes::Bytes;
 use croft_meta::Chain;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -27,11 +27,17 @@ use crate::tls::{self, Certificate, Speaking};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// An API server has the whole review before it begins to send it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// An API server keeps few.
 const MAX_CONNECTIONS: usize = 256;
 /// Reviews that are decided at a time; the others wait. Each takes a thread.
 const MAX_REVIEWS: usize = 64;
+/// Reviews that may be this large are in memory a few at a time; the others wait with theirs unread.
+const SMALL_BODY: u64 = 64 << 10;
+const MAX_LARGE_REVIEWS: usize = 4;
+/// Reviews that come over one connection at a time. An API server that has more to ask makes another one.
+const MAX_STREAMS: u32 = 16;
 /// A review has an object twice, which may have 3 MiB each.
 const MAX_BODY: usize = 16 << 20;
 /// What an API server waits for if nobody says otherwise, and at most.
@@ -98,6 +104,7 @@ pub async fn start(config: Config) -> Result<Running, Error> {
         },
         metrics: Metrics::new(),
         reviews: Semaphore::new(MAX_REVIEWS),
+        large_reviews: Semaphore::new(MAX_LARGE_REVIEWS),
     });
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
     let acceptor = TlsAcceptor::from(Arc::clone(&speaking.config));
@@ -155,6 +162,7 @@ async fn connection(server: Arc<Server>, acceptor: TlsAcceptor, stream: TcpStrea
     builder
         .http2()
         .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(Some(Duration::from_secs(30)))
         .keep_alive_timeout(Duration::from_secs(20));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -175,6 +183,7 @@ struct Server {
     judge: Judge,
     metrics: Metrics,
     reviews: Semaphore,
+    large_reviews: Semaphore,
 }
 
 impl Server {
@@ -205,11 +214,24 @@ impl Server {
         }
     }
 
-    async fn review(&self, asked: Asked, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn review<B>(&self, asked: Asked, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let started = Instant::now();
         let deadline = tokio::time::Instant::now() + timeout(request.uri().query());
+        let is_small = request.body().size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
+        let _room = if is_small {
+            None
+        } else {
+            match tokio::time::timeout_at(deadline, self.large_reviews.acquire()).await {
+                Ok(Ok(room)) => Some(room),
+                Ok(Err(_)) | Err(_) => return last(too_much()),
+            }
+        };
         let body = Limited::new(request.into_body(), MAX_BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        let body = match tokio::time::timeout_at(deadline.min(tokio::time::Instant::now() + BODY_TIMEOUT), body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 return last(text(StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {MAX_BODY} bytes")));
@@ -218,6 +240,10 @@ impl Server {
                 return last(text(StatusCode::BAD_REQUEST, "the review did not come in whole".to_owned()));
             }
         };
+        // Before it is taken apart, which takes several times the memory.
+        let Ok(Ok(place)) = tokio::time::timeout_at(deadline, self.reviews.acquire()).await else {
+            return too_much();
+        };
         let request = match review::read(&body) {
             Ok(request) => Arc::new(request),
             Err(why) => return text(StatusCode::BAD_REQUEST, why),
@@ -225,9 +251,6 @@ impl Server {
         let stage = if asked == Asked::Mutate { "mutate" } else { "validate" };
         let known = self.judge.kinds.get(&request.resource.group, &request.resource.resource);
         let resource = known.map_or("other", |kind| kind.plural.as_str());
-        let Ok(Ok(place)) = tokio::time::timeout_at(deadline, self.reviews.acquire()).await else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "too much is asked at once".to_owned());
-        };
         let decided = self.judge.decide(asked, Arc::clone(&request), deadline).await;
         drop(place);
         let outcome = decided.as_ref().map_or("failed", review::Answer::outcome);
@@ -241,6 +264,10 @@ impl Server {
             }
         }
     }
+}
+
+fn too_much() -> Response<Full<Bytes>> {
+    text(StatusCode::SERVICE_UNAVAILABLE, "too much is asked at once".to_owned())
 }
 
 fn asked(path: &str) -> Option<Asked> {
@@ -284,6 +311,46 @@ fn answered(code: StatusCode, content_type: &'static str, body: String) -> Respo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// With an API server that is not there: what has no rules can be decided without it.
+    fn server() -> Server {
+        let nowhere = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        Server {
+            judge: Judge {
+                client: kube::Client::try_from(nowhere).unwrap(),
+                kinds: Arc::new(Kinds::all()),
+                platform: Arc::default(),
+            },
+            metrics: Metrics::new(),
+            reviews: Semaphore::new(MAX_REVIEWS),
+            large_reviews: Semaphore::new(MAX_LARGE_REVIEWS),
+        }
+    }
+
+    fn review(data: &str) -> Request<Full<Bytes>> {
+        let map = serde_json::json!({"metadata": {"name": "a"}, "data": {"a": data}});
+        let request = serde_json::json!({
+            "uid": "u", "kind": {"group": "", "version": "v1", "kind": "ConfigMap"},
+            "resource": {"group": "", "version": "v1", "resource": "configmaps"}, "operation": "CREATE",
+            "name": "a", "namespace": "default", "userInfo": {"username": "jane"}, "object": map,
+        });
+        let review =
+            serde_json::json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        Request::post("/mutate?timeout=1s").body(Full::new(Bytes::from(review.to_string()))).unwrap()
+    }
+
+    #[tokio::test]
+    async fn large_reviews_are_read_a_few_at_a_time() {
+        drop(rustls::crypto::CryptoProvider::install_default(croft_pki::tls::provider().as_ref().clone()));
+        let server = server();
+        let large = "x".repeat(100 << 10);
+        assert_eq!(server.review(Asked::Mutate, review(&large)).await.status(), StatusCode::OK);
+        let all = u32::try_from(MAX_LARGE_REVIEWS).unwrap();
+        let _others = server.large_reviews.acquire_many(all).await.unwrap();
+        let refused = server.review(Asked::Mutate, review(&large)).await;
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(server.review(Asked::Mutate, review("small")).await.status(), StatusCode::OK);
+    }
 
     #[test]
     fn paths_say_what_is_asked() {

@@ -208,9 +208,9 @@ mod tests {
     /// Both sides of a connection that becomes something else.
     async fn switched() -> (Response<Incoming>, OnUpgrade) {
         let (near, far) = tokio::io::duplex(1024);
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let (tell, mut told) = tokio::sync::mpsc::channel(1);
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            tell.send(hyper::upgrade::on(&mut request)).unwrap();
+            tell.try_send(hyper::upgrade::on(&mut request)).unwrap();
             let switched = Response::builder().status(101).header(CONNECTION, "upgrade").header(UPGRADE, "x");
             async move { switched.body(String::new()) }
         });
