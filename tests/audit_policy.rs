@@ -222,7 +222,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 
 /// A byte of protobuf may take six of JSON: what was written down then is still found.
 async fn what_grows_is_no_way_to_hide(client: &Client) {
-    let data = field(2, &[field(1, b"key"), field(2, &[1; 250_000])].concat());
+    let data = field(2, &[field(1, b"key"), field(2, &vec![1; 250_000])].concat());
     let object = [field(1, &field(1, b"grown")), data].concat();
     let kind = [field(1, b"v1"), field(2, b"ConfigMap")].concat();
     let body = [&b"k8s\0"[..], &field(1, &kind), &field(2, &object)].concat();

@@ -28,13 +28,15 @@ pub(crate) enum Mutation {
     QuotaExceeded,
     /// Somebody writes for ever.
     HotLoop,
-    /// No controllers: what they should do is left undone.
-    NobodyCleansUp,
+    /// No controllers: nothing goes with its owner.
+    OrphansLeft,
+    /// No controllers: nothing goes with its namespace, nor the namespace itself.
+    NamespacesLeft,
 }
 
 impl Mutation {
     /// Each with the invariants of which one must fail.
-    pub(crate) const ALL: [(Self, &'static [&'static str]); 14] = [
+    pub(crate) const ALL: [(Self, &'static [&'static str]); 15] = [
         (Self::WritesForgotten, &["acknowledged"]),
         (Self::ConditionsIgnored, &["uid", "acknowledged", "namespace", "quota"]),
         (Self::ChangesSkipped, &["watch"]),
@@ -48,6 +50,12 @@ impl Mutation {
         (Self::TwoInstances, &["instance"]),
         (Self::QuotaExceeded, &["quota"]),
         (Self::HotLoop, &["settled"]),
-        (Self::NobodyCleansUp, &["orphan", "namespace"]),
+        (Self::OrphansLeft, &["orphan"]),
+        (Self::NamespacesLeft, &["namespace"]),
     ];
+
+    /// Those who clean up are not there.
+    pub(crate) fn is_without_controllers(self) -> bool {
+        matches!(self, Self::OrphansLeft | Self::NamespacesLeft)
+    }
 }

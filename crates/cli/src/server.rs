@@ -60,7 +60,7 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
         // Before anything is started, so that a signal is never met with the default: dying at once.
         let signals = Signals::new()?;
         create_data_dir(&settings.data_dir)?;
-        run_until_signal(signals, start(settings, filter, log)).await
+        run_until_signal(signals, Box::pin(start(settings, filter, log))).await
     });
     runtime.shutdown_timeout(STRAGGLERS);
     result

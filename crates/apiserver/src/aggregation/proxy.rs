@@ -231,9 +231,10 @@ mod tests {
         let server = std::sync::Arc::clone(test.running.server());
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Bearer gone"));
-        let session = server.sessions.enter(&headers, &None, &server.stopping()).unwrap();
+        let (user, stop) = (UserInfo::new("jane", &[]), server.stopping());
+        let known = user.clone().into();
+        let session = server.sessions.enter(&server.auth.authenticator, &headers, &None, &known, &stop).unwrap();
         let (info, query) = (RequestInfo::default(), crate::request::Query::default());
-        let user = UserInfo::new("jane", &[]);
         let mut call = Call::new(server, user, false, info, query, headers, bytes::Bytes::new());
         call.session = Some(session);
         let ((from_behind, behind), (to_client, client)) = (switched().await, switched().await);

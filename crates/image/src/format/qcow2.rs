@@ -117,6 +117,8 @@ pub(super) fn extents(image: &Image<'_>) -> Result<Option<Vec<Extent>>, FormatEr
 /// The tables that say where clusters are. The first has where the others are, which are a cluster each.
 struct Tables {
     cluster_bits: u32,
+    /// Of the disk. Behind its end, the last table may say anything.
+    clusters: u64,
     entry_bytes: usize,
     first: Vec<u8>,
 }
@@ -129,7 +131,8 @@ impl Tables {
         }
         let cluster = 1_u64 << cluster_bits;
         let entry_bytes: u8 = if features & EXTENDED_L2 == 0 { 8 } else { 16 };
-        let count = disk_size.div_ceil(cluster).div_ceil(cluster / u64::from(entry_bytes));
+        let clusters = disk_size.div_ceil(cluster);
+        let count = clusters.div_ceil(cluster / u64::from(entry_bytes));
         let l1_size = u64::from(header.be32(36));
         if l1_size < count || l1_size > (32 << 20) / 8 {
             return Err(damaged("its first table has a wrong size"));
@@ -140,7 +143,7 @@ impl Tables {
             return Err(truncated(image, offset));
         }
         refuse_shared(&first)?;
-        Ok(Self { cluster_bits, entry_bytes: usize::from(entry_bytes), first })
+        Ok(Self { cluster_bits, clusters, entry_bytes: usize::from(entry_bytes), first })
     }
 
     fn cluster(&self) -> u64 {
@@ -163,7 +166,9 @@ impl Tables {
             if !image.fill(&mut table, offset)? {
                 return Err(truncated(image, offset));
             }
-            look(number * entries, &mut table.chunks_exact(self.entry_bytes).map(|entry| entry.be64(0)))?;
+            let start = number * entries;
+            let of_disk = usize::try_from(self.clusters.saturating_sub(start)).unwrap_or(usize::MAX);
+            look(start, &mut table.chunks_exact(self.entry_bytes).take(of_disk).map(|entry| entry.be64(0)))?;
         }
         Ok(())
     }
