@@ -1,5 +1,7 @@
 //! A full Debian guest: the real cloud-init, the real agent, and what users do with such a machine. `make test-debian`.
 
+#![cfg(feature = "debian")]
+
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
