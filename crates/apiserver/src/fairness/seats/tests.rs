@@ -191,7 +191,9 @@ fn nobody_saves_up_what_they_leave_to_others() {
         let busy = [(); 2].map(|()| seated(&mut ask(&seats, "one", "busy", 1)));
         let next = seated(&mut ask(&seats, "one", "modest", 1));
         finish(std::mem::replace(&mut modest, next), SHORT);
-        busy.into_iter().for_each(|seat| finish(seat, LONG));
+        for seat in busy {
+            finish(seat, LONG);
+        }
     }
     // Then both want all there is.
     let mut held: VecDeque<Seat> = (0..3).map(|_| seated(&mut ask(&seats, "one", "busy", 1))).collect();
