@@ -123,7 +123,7 @@ impl Cluster {
 
     pub(crate) fn start_controllers(&self) {
         let Some(up) = self.place.up() else { return };
-        if self.sim.has(Mutation::OrphansLeft) || self.sim.has(Mutation::NamespacesLeft) {
+        if self.sim.has(Mutation::NobodyCleansUp) {
             return;
         }
         let client = kube::Client::new(self.wire("controllers"), "default");

@@ -28,15 +28,13 @@ pub(crate) enum Mutation {
     QuotaExceeded,
     /// Somebody writes for ever.
     HotLoop,
-    /// No controllers: nothing goes with its owner.
-    OrphansLeft,
-    /// No controllers: nothing goes with its namespace, nor the namespace itself.
-    NamespacesLeft,
+    /// No controllers: what they should do is left undone.
+    NobodyCleansUp,
 }
 
 impl Mutation {
     /// Each with the invariants of which one must fail.
-    pub(crate) const ALL: [(Self, &'static [&'static str]); 15] = [
+    pub(crate) const ALL: [(Self, &'static [&'static str]); 14] = [
         (Self::WritesForgotten, &["acknowledged"]),
         (Self::ConditionsIgnored, &["uid", "acknowledged", "namespace", "quota"]),
         (Self::ChangesSkipped, &["watch"]),
@@ -50,12 +48,6 @@ impl Mutation {
         (Self::TwoInstances, &["instance"]),
         (Self::QuotaExceeded, &["quota"]),
         (Self::HotLoop, &["settled"]),
-        (Self::OrphansLeft, &["orphan"]),
-        (Self::NamespacesLeft, &["namespace"]),
+        (Self::NobodyCleansUp, &["orphan", "namespace"]),
     ];
-
-    /// Those who clean up are not there.
-    pub(crate) fn is_without_controllers(self) -> bool {
-        matches!(self, Self::OrphansLeft | Self::NamespacesLeft)
-    }
 }

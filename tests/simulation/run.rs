@@ -42,7 +42,7 @@ pub(crate) async fn run(cluster: &Arc<Cluster>, seed: u64, mutation: Option<Muta
     let sim = &cluster.sim;
     let from = cluster.disk.revision();
     sim.begin(seed, mutation, is_verbose);
-    if mutation.is_some_and(Mutation::is_without_controllers) {
+    if mutation == Some(Mutation::NobodyCleansUp) {
         cluster.kill_controllers();
     }
     let log = Arc::new(Log::default());
