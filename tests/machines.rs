@@ -62,6 +62,12 @@ pub async fn node() -> (Croft, Client) {
     (server, client)
 }
 
+/// What the only node is called.
+pub async fn node_name(client: &Client) -> String {
+    let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
+    nodes["items"][0]["metadata"]["name"].as_str().unwrap_or_else(|| panic!("no node: {nodes}")).to_owned()
+}
+
 /// A node that has the small guest's image.
 pub async fn node_with_image() -> (Croft, Client) {
     let (server, client) = node().await;

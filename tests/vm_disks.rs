@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use croft_e2e::machines::{
     BOOT, CLAIMS, IMAGES, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image,
-    in_guest, is_gone, is_true, node, qemus, status_becomes, subresource,
+    in_guest, is_gone, is_true, node, node_name, qemus, status_becomes, subresource,
 };
 use croft_e2e::registry::Registry;
 use croft_e2e::storage::{
@@ -44,8 +44,8 @@ fn allocated(file: &Path) -> u64 {
 
 /// A pool of its own on a small device, and a class for it.
 async fn small_pool(server: &Croft, client: &Client, device: &LoopDevice) -> PathBuf {
-    let nodes = client.get("/api/v1/nodes").await.expect("an answer").json();
-    let spec = json!({"nodeName": nodes["items"][0]["metadata"]["name"], "devPath": device.path, "provision": true,
+    let node = node_name(client).await;
+    let spec = json!({"nodeName": node, "devPath": device.path, "provision": true,
         "tags": ["small"], "fileSystem": {"mountPoint": ""}});
     made(
         client,

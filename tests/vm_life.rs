@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use croft_e2e::machines::{
-    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, merge, node, qemus, running,
-    status_becomes, subresource,
+    INSTANCES, MACHINES, becomes, condition, create, croft_ok, empty, is_gone, is_true, merge, node, node_name, qemus,
+    running, status_becomes, subresource,
 };
 use croft_testkit::{Client, Croft, eventually, patience};
 use serde_json::{Value, json};
@@ -253,8 +253,7 @@ async fn what_does_not_fit_is_explained_and_runs_once_it_does() {
     picky["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "fast"});
     create(&client, &picky).await;
     status_becomes(&client, "picky", "ErrorUnschedulable").await;
-    let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
-    let node = nodes["items"][0]["metadata"]["name"].as_str().expect("a node");
+    let node = node_name(&client).await;
     let labels = json!({"metadata": {"labels": {"disk": "fast"}}});
     client
         .patch(&format!("/api/v1/nodes/{node}"), "merge-patch", &labels)

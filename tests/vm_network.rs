@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use croft_e2e::machines::{
-    BOOT, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image, is_gone,
+    BOOT, INSTANCES, MACHINES, Shell, becomes, condition, create, croft_ok, empty, guest_image, is_gone, node_name,
     node_with_image, subresource,
 };
 use croft_e2e::outside::{Bridge, Outside, ip, run};
@@ -345,8 +345,7 @@ async fn without_rights_guests_have_qemus_own_network() {
     let client = server.client().expect("a client");
     let image = guest_image().expect("the guest is built");
     croft_ok(&server, &["image", "upload", "tiny", image.to_str().expect("a path")]).await.expect("uploaded");
-    let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
-    let node = nodes["items"][0]["metadata"]["name"].as_str().expect("a node").to_owned();
+    let node = node_name(&client).await;
     let path = format!("/api/v1/nodes/{node}");
     let is_without = |node: &Value| condition(node, "Networking").is_some_and(|it| it["status"] == "False");
     let node = becomes(&client, &path, "without taps", BOOT, is_without).await;
@@ -451,8 +450,7 @@ async fn spoofing(client: &Client, shell: &mut Shell, own: &(String, String), ot
 
 /// Everything that dashboards for KubeVirt ask for is there with its labels, and moves when the guest does something.
 async fn figures(client: &Client, shell: &mut Shell) {
-    let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
-    let node = nodes["items"][0]["metadata"]["name"].as_str().expect("a node").to_owned();
+    let node = node_name(client).await;
     let path = format!("/api/v1/nodes/{node}/proxy/metrics");
     let scrape = async || {
         let answer = client.get(&path).await.expect("an answer");

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, qemus, running, status_becomes,
+    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, node_name, qemus, running,
+    status_becomes,
 };
 use croft_e2e::outside::{ip, run};
 use croft_testkit::{Client, Croft, StoreKind, patience};
@@ -17,8 +18,7 @@ const SETTINGS: &str = "/apis/harvesterhci.io/v1beta1/settings";
 async fn node() -> (Croft, Client, String) {
     let server = Croft::start_node(StoreKind::Embedded, &[]).await.expect("the server starts");
     let client = server.client().expect("a client");
-    let nodes = client.get("/api/v1/nodes").await.expect("an answer").ok().expect("nodes");
-    let node = nodes["items"][0]["metadata"]["name"].as_str().expect("a node").to_owned();
+    let node = node_name(&client).await;
     (server, client, format!("/api/v1/nodes/{node}"))
 }
 

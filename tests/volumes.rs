@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use croft_e2e::machines::{
-    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, is_true, status_becomes,
+    BOOT, CLAIMS, INSTANCES, MACHINES, becomes, condition, create, empty, is_gone, is_true, node_name, status_becomes,
 };
 use croft_e2e::registry::Registry;
 use croft_e2e::storage::{
@@ -267,8 +267,7 @@ async fn a_raw_disk_becomes_a_pool_and_a_disk_again() {
     let (mut server, client) = node().await;
     let device = LoopDevice::new(400).expect("a device");
     run("mkfs.ext4", &["-q", &device.path]).expect("mkfs.ext4");
-    let node = client.get("/api/v1/nodes").await.expect("an answer").json();
-    let node = node["items"][0]["metadata"]["name"].as_str().expect("a node").to_owned();
+    let node = node_name(&client).await;
     made(
         &client,
         BLOCK_DEVICES,

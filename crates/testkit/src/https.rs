@@ -79,12 +79,19 @@ impl Answer {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 
-    /// The body of a success; anything else is an error that shows the answer.
+    /// The body of a success; anything else is an error that shows the answer. So is JSON that breaks off: HTTP/2 takes a stream that
+    /// the server gave up for one that ended.
     pub fn ok(self) -> Result<Value> {
         if !(200..300).contains(&self.status) {
             bail!("{}: {}", self.status, self.text());
         }
-        Ok(self.json())
+        let is_json = self.header("content-type").is_some_and(|it| it.contains("json"));
+        match serde_json::from_slice(&self.body) {
+            Err(error) if is_json => {
+                bail!("{} with {} bytes that are no JSON ({error}): {}", self.status, self.body.len(), self.text())
+            }
+            body => Ok(body.unwrap_or(Value::Null)),
+        }
     }
 }
 
