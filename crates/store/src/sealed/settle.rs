@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use croft_meta::Revision;
@@ -20,8 +21,13 @@ use crate::{Compare, Error, Op, Range, Record, Result, Txn, TxnResult};
 /// What is rewritten in one transaction.
 const BATCH_BYTES: usize = 512 << 10;
 const BATCH_OPS: usize = 50;
+/// After looking into so many, others that wait for the thread come first.
+const BREATH: usize = 16;
 /// Of values that cannot be read, so many are told by name.
 const TOLD: usize = 100;
+
+/// A batch that took longer met with something else than its own work.
+const LONGEST_REST: Duration = Duration::from_millis(50);
 
 /// How far it is.
 #[derive(Clone, Debug, Default)]
@@ -224,7 +230,8 @@ impl Sealing {
                 let page = self.inner.range(range.clone()).await?;
                 let mut batch = Vec::new();
                 let mut size = 0;
-                for record in &page.records {
+                for (at, record) in page.records.iter().enumerate() {
+                    breathe(at).await;
                     match self.judge(keys, record)? {
                         Found::Stuck(NotOpened::Refused(id)) => {
                             pass.needed.insert(id);
@@ -290,8 +297,11 @@ impl Sealing {
             self.inner.plan_scrub().await?;
             self.had_plain.store(true, Ordering::Release);
         }
+        let begun = Instant::now();
         if batch.len() > 1 && self.put(&batch).await? {
             self.count(&batch, pass);
+            // Half of the store's time is left to those who wait for an answer: nobody waits for this.
+            tokio::time::sleep(begun.elapsed().min(LONGEST_REST)).await;
             return Ok(());
         }
         for one in batch {
@@ -332,7 +342,8 @@ impl Sealing {
             let mut range = Range { prefix, limit: PAGE, ..Range::default() };
             loop {
                 let page = self.inner.range(range.clone()).await?;
-                for record in &page.records {
+                for (at, record) in page.records.iter().enumerate() {
+                    breathe(at).await;
                     self.add(&keys, record, &mut counts, &mut tally);
                 }
                 match page.records.last() {
@@ -362,5 +373,12 @@ impl Sealing {
                 }
             }
         }
+    }
+}
+
+/// Opening and sealing takes the thread that does it, and nobody else gets on meanwhile.
+async fn breathe(at: usize) {
+    if at % BREATH == BREATH - 1 {
+        tokio::task::yield_now().await;
     }
 }
