@@ -45,6 +45,11 @@ impl Form<'_> {
     pub(super) fn gvk(self) -> Gvk {
         self.resource.gvk(self.version)
     }
+
+    /// Whether what is shown in the other form is the same.
+    pub(super) fn is(self, other: Form<'_>) -> bool {
+        std::ptr::eq(self.resource, other.resource) && self.version == other.version
+    }
 }
 
 /// What is written through: a scale is stored as the object itself, but it is not what the client sent.

@@ -40,32 +40,39 @@ type Annotations = BTreeMap<String, Vec<String>>;
 pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<(), ApiError> {
     let budget = Budget::default();
     let mut denials = Vec::new();
+    // Most policies see the request in the same form: it is made once for all of them.
+    let mut subjects: Vec<Subject<'_>> = Vec::new();
     for hook in hooks {
-        if let Some(form) = hook.policy.criteria.matches(request, request.object) {
-            one(hook, form, request, &budget, &mut denials);
-        }
+        let Some(form) = hook.policy.criteria.matches(request, request.object) else { continue };
+        let known = subjects.iter().position(|subject| subject.form.is(form));
+        let at = known.unwrap_or_else(|| {
+            subjects.push(Subject::of(request, form));
+            subjects.len() - 1
+        });
+        one(hook, &subjects[at], request, &budget, &mut denials);
     }
     denials.first().map_or(Ok(()), |denial| Err(denial.error(request)))
 }
 
-fn one<'a>(hook: &'a Hook, form: Form<'_>, request: &Request<'_>, budget: &Budget, denials: &mut Vec<Denial<'a>>) {
+fn one<'a>(
+    hook: &'a Hook,
+    subject: &Subject<'_>,
+    request: &Request<'_>,
+    budget: &Budget,
+    denials: &mut Vec<Denial<'a>>,
+) {
     let policy = &*hook.policy;
     let misconfigured = |binding: Option<&'a Binding>, why: &str| {
         let what = if binding.is_some() { "binding" } else { "policy" };
         let message = format!("failed to configure {what}: {why}");
         (!policy.ignores_failures).then(|| Denial { policy, binding, message, reason: String::new() })
     };
-    if let Some(why) = policy.broken.as_ref().or(request.cannot_show(form).as_ref()) {
+    if let Some(why) = policy.broken.as_ref().or(request.cannot_show(subject.form).as_ref()) {
         return denials.extend(misconfigured(None, why));
     }
     let kind = match params::kind(policy, request) {
         Ok(kind) => kind,
         Err(why) => return denials.extend(misconfigured(None, &why)),
-    };
-    let subject = Subject {
-        object: request.shown(request.object, form),
-        old: request.shown(request.old, form),
-        request: request.to_json(form),
     };
     let mut annotations = Annotations::new();
     for binding in &hook.bindings {
@@ -81,7 +88,7 @@ fn one<'a>(hook: &'a Hook, form: Form<'_>, request: &Request<'_>, budget: &Budge
             }
         };
         for params in &found {
-            let evaluated = Evaluated::of(policy, &subject, params, request, budget, &mut annotations);
+            let evaluated = Evaluated::of(policy, subject, params, request, budget, &mut annotations);
             let reasons = enforce(policy, binding, evaluated.decisions, request);
             let failed = evaluated.failed_annotations.into_iter().map(|message| (message, String::new()));
             for (message, reason) in reasons.into_iter().chain(failed) {
@@ -130,10 +137,18 @@ fn enforce(
 }
 
 /// What expressions see of a request.
-struct Subject {
+struct Subject<'a> {
+    form: Form<'a>,
     object: Value,
     old: Value,
     request: Value,
+}
+
+impl<'a> Subject<'a> {
+    fn of(request: &Request<'a>, form: Form<'a>) -> Self {
+        let shown = |object| request.shown(object, form);
+        Self { form, object: shown(request.object), old: shown(request.old), request: request.to_json(form) }
+    }
 }
 
 #[derive(Default)]
@@ -145,7 +160,7 @@ struct Evaluated {
 impl Evaluated {
     fn of(
         policy: &Policy,
-        subject: &Subject,
+        subject: &Subject<'_>,
         params: &Value,
         request: &Request<'_>,
         budget: &Budget,
