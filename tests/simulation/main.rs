@@ -131,7 +131,8 @@ async fn seeds_hold(children: &Children) -> Result<()> {
             if !report.problems.is_empty() {
                 println!("seed {} fails:", report.seed);
                 report.problems.iter().for_each(|problem| println!("  {problem}"));
-                println!("  again, step by step: make simulate SEED={}", report.seed);
+                println!("  its trace is {:?}, in a {BUILD} build", report.trace);
+                println!("  again, step by step: {}", again(report.seed, &report.trace));
                 failed.push(report.seed);
             }
             if done.is_multiple_of(100) {
@@ -147,18 +148,39 @@ async fn seeds_hold(children: &Children) -> Result<()> {
     Ok(())
 }
 
-/// The seed again, with all that happens.
+const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// What runs a seed again in the same program: `make test` builds with the features of the whole workspace, `make simulate` with
+/// those of this package, and another build may go another way.
+fn again(seed: u64, trace: &str) -> String {
+    // One that died has none.
+    let trace = if trace.is_empty() { String::new() } else { format!("CROFT_SIMULATION_TRACE={trace} ") };
+    if cfg!(debug_assertions) {
+        format!("{trace}CROFT_SIMULATION_SEED={seed} cargo test --workspace --test simulation")
+    } else {
+        format!("{trace}make simulate SEED={seed}")
+    }
+}
+
+/// The seed again, with all that happens. With `CROFT_SIMULATION_TRACE` it must be that run and no other.
 async fn replay(children: &Children, seed: u64) -> Result<()> {
     let wanted = Wanted { is_verbose: true, ..Wanted::seed(seed) };
-    let mut problems = Vec::new();
+    let (mut problems, mut trace) = (Vec::new(), String::new());
     children
         .run([wanted], |report| {
-            println!("seed {seed}: {} steps, trace {}", report.steps, report.trace);
-            problems = report.problems;
+            println!("seed {seed}: {} steps, trace {}, in a {BUILD} build", report.steps, report.trace);
+            (problems, trace) = (report.problems, report.trace);
         })
         .await?;
     for problem in &problems {
         println!("  {problem}");
+    }
+    if let Some(expected) = text("CROFT_SIMULATION_TRACE") {
+        ensure!(
+            trace == expected,
+            "this was another run: the trace of seed {seed} is {trace:?} in this {BUILD} build, not {expected:?}; replay it with the \
+             program in which it failed"
+        );
     }
     ensure!(problems.is_empty(), "seed {seed} fails");
     Ok(())
@@ -205,6 +227,13 @@ async fn seeds_replay_exactly(children: &Children) -> Result<()> {
     let other = Command::new(std::env::current_exe()?).args(["--traces", &REPLAYED.to_string()]).output()?;
     let other: Vec<String> = String::from_utf8(other.stdout)?.lines().map(str::to_owned).collect();
     ensure!(first == other, "the same seeds differ in another process: {first:?} and {other:?}");
+    for (trace, is_same) in [(&first[0], true), (&first[1], false)] {
+        let mut again = Command::new(std::env::current_exe()?);
+        again.env("CROFT_SIMULATION_SEED", "0").env("CROFT_SIMULATION_TRACE", trace);
+        let output = again.output()?;
+        let told = String::from_utf8_lossy(&output.stderr).contains("this was another run");
+        ensure!((output.status.success(), told) == (is_same, !is_same), "seed 0, which should be {trace}: {output:?}");
+    }
     Ok(())
 }
 
