@@ -1,14 +1,17 @@
-//! Behaviours of Kubernetes' conformance list about lists that go on, namespaces that go, and what servers write by themselves.
+//! Behaviours of Kubernetes' conformance list about lists and watches that go on, namespaces that go, and what servers write by
+//! themselves.
 //! `tests/conformance/behaviours.yaml` tells which test here stands for which behaviour.
 
 use anyhow::ensure;
 use croft_e2e::conformance_definition::get;
 use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::{deleted, made, patched};
-use croft_testkit::{Client, Croft, StoreKind, eventually};
+use croft_testkit::{Call, Client, Croft, StoreKind, eventually};
+use http::Method;
 use serde_json::{Value, json};
 
 const TEMPLATES: &str = "/api/v1/namespaces/default/podtemplates";
+const CORE: &str = "/api/v1/namespaces/default";
 const NAMESPACES: &str = "/api/v1/namespaces";
 const TOTAL: u64 = 40;
 const LIMIT: u64 = 4;
@@ -79,6 +82,35 @@ async fn a_list_goes_on_after_its_moment_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_where_another_one_ended() {
+    let (_server, client) = start(StoreKind::Embedded).await;
+    let (maps, selector) = (&format!("{CORE}/configmaps"), "labelSelector=suite%3Dwatch");
+    let list = get(&client, &format!("{maps}?{selector}")).await;
+    let watch = |from: &Value| {
+        let from = from["metadata"]["resourceVersion"].as_str().expect("a version");
+        Call::new(Method::GET, &format!("{maps}?watch=1&{selector}&resourceVersion={from}"))
+    };
+    let mut events = client.open(watch(&list)).await.expect("a watch");
+    made(&client, maps, &json!({"metadata": {"name": "w", "labels": {"suite": "watch"}}})).await;
+    let change = async |data: &str| patched(&client, &format!("{maps}/w"), &json!({"data": {"a": data}})).await;
+    change("1").await;
+    let mut last = Value::Null;
+    for kind in ["ADDED", "MODIFIED"] {
+        let event = events.event().await.expect("an event").expect("the watch goes on");
+        assert_eq!(event["type"], kind, "{event}");
+        last = event["object"].clone();
+    }
+    drop(events);
+    change("2").await;
+    deleted(&client, &format!("{maps}/w")).await;
+    let mut events = client.open(watch(&last)).await.expect("a watch");
+    for kind in ["MODIFIED", "DELETED"] {
+        let event = events.event().await.expect("an event").expect("the watch goes on");
+        assert_eq!((&event["type"], &event["object"]["data"]["a"]), (&json!(kind), &json!("2")), "{event}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_waits_with_the_rest_until_its_pods_are_gone() {
     let (_server, client) = start(StoreKind::Embedded).await;
     let namespace = &format!("{NAMESPACES}/ordered");
@@ -136,7 +168,7 @@ async fn the_status_of_a_quota_is_written_and_put_right() {
     .await;
     let watch =
         format!("{quotas}?watch=1&labelSelector=suite%3Dquota&resourceVersion={}", from.as_str().unwrap_or("0"));
-    let mut events = client.open(croft_testkit::Call::new(http::Method::GET, &watch)).await.expect("a watch");
+    let mut events = client.open(Call::new(Method::GET, &watch)).await.expect("a watch");
     let mut seen = async |wanted: Value| loop {
         let event = events.event().await.expect("an event").expect("the watch goes on");
         if event["object"]["status"]["hard"] == wanted {
