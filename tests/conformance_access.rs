@@ -185,3 +185,24 @@ async fn tokens_are_verified_with_what_their_issuer_publishes() {
     let nobody = server.anonymous().expect("a client");
     assert_eq!(nobody.get("/openid/v1/jwks").await.expect("an answer").status, 403);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn root_certificates_come_back_as_they_were() {
+    let (_server, client) = start().await;
+    made(&client, "/api/v1/namespaces", &json!({"metadata": {"name": "trusting"}})).await;
+    let path = "/api/v1/namespaces/trusting/configmaps/kube-root-ca.crt";
+    let data = eventually("they are there", async || client.get(path).await?.ok()).await["data"].clone();
+    assert!(data["ca.crt"].as_str().is_some_and(|text| text.starts_with("-----BEGIN CERTIFICATE-----")), "{data}");
+    let are_back = async || {
+        eventually("they are back", async || {
+            let map = client.get(path).await?.ok()?;
+            ensure!(map["data"] == data, "{map}");
+            anyhow::Ok(())
+        })
+        .await;
+    };
+    deleted(&client, path).await;
+    are_back().await;
+    patched(&client, path, &json!({"data": {"ca.crt": "", "more": "x"}})).await;
+    are_back().await;
+}

@@ -52,8 +52,11 @@ async fn workloads_run_through_their_lives() {
         )
         .with_status(json!({"lastScheduleTime": "2026-01-02T03:04:05Z"})),
         Life::of("policy/v1", "poddisruptionbudgets", json!({"spec": {"minAvailable": 1, "selector": selector}}))
-            .with_status(json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1})),
-        Life::of("v1", "pods", json!({"spec": template("x")["spec"]})).with_status(json!({"message": "patched"})),
+            .with_status(json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}))
+            .also_elsewhere(),
+        Life::of("v1", "pods", json!({"spec": template("x")["spec"]}))
+            .with_status(json!({"message": "patched"}))
+            .with_change(json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}})),
     ];
     for life in lives {
         live(&client, &life).await;
@@ -105,7 +108,8 @@ async fn other_kinds_run_through_their_lives() {
         Life::of("v1", "configmaps", json!({"data": {"a": "b"}})),
         Life::of("v1", "secrets", json!({"data": {"a": "Yg=="}})),
         Life::of("v1", "serviceaccounts", json!({"automountServiceAccountToken": false})),
-        Life::of("v1", "limitranges", json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}})),
+        Life::of("v1", "limitranges", json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}))
+            .also_elsewhere(),
         Life::of("v1", "resourcequotas", json!({"spec": {"hard": {"pods": "5"}}})),
         Life::of(
             "v1",
@@ -124,7 +128,7 @@ async fn other_kinds_run_through_their_lives() {
             json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 30}}),
         ),
         Life::cluster("node.k8s.io/v1", "runtimeclasses", json!({"handler": "h"})),
-        Life::cluster("scheduling.k8s.io/v1", "priorityclasses", json!({"value": 7})),
+        Life::cluster("scheduling.k8s.io/v1", "priorityclasses", json!({"value": 7})).with_fixed(json!({"value": 8})),
         Life::cluster("v1", "nodes", json!({}))
             .with_status(json!({"conditions": [{"type": "Patched", "status": "True"}]})),
         Life::cluster(

@@ -14,11 +14,24 @@ pub struct Life {
     object: Value,
     status: Option<Value>,
     has_scale: bool,
+    change: Option<Value>,
+    fixed: Option<Value>,
+    is_elsewhere: bool,
 }
 
 impl Life {
     pub fn of(version: &'static str, plural: &'static str, object: Value) -> Self {
-        Self { version, plural, is_namespaced: true, object, status: None, has_scale: false }
+        Self {
+            version,
+            plural,
+            is_namespaced: true,
+            object,
+            status: None,
+            has_scale: false,
+            change: None,
+            fixed: None,
+            is_elsewhere: false,
+        }
     }
 
     pub fn cluster(version: &'static str, plural: &'static str, object: Value) -> Self {
@@ -35,13 +48,34 @@ impl Life {
         Self { has_scale: true, ..self }
     }
 
+    /// What it lets itself be changed to.
+    #[must_use]
+    pub fn with_change(self, change: Value) -> Self {
+        Self { change: Some(change), ..self }
+    }
+
+    /// What it does not let itself be changed to.
+    #[must_use]
+    pub fn with_fixed(self, change: Value) -> Self {
+        Self { fixed: Some(change), ..self }
+    }
+
+    /// One is in another namespace as well.
+    #[must_use]
+    pub fn also_elsewhere(self) -> Self {
+        Self { is_elsewhere: true, ..self }
+    }
+
     fn root(&self) -> String {
         if self.version.contains('/') { format!("/apis/{}", self.version) } else { format!("/api/{}", self.version) }
     }
 
     fn path(&self) -> String {
-        let namespace = if self.is_namespaced { "/namespaces/default" } else { "" };
-        format!("{}{namespace}/{}", self.root(), self.plural)
+        if self.is_namespaced { self.path_in("default") } else { format!("{}/{}", self.root(), self.plural) }
+    }
+
+    fn path_in(&self, namespace: &str) -> String {
+        format!("{}/namespaces/{namespace}/{}", self.root(), self.plural)
     }
 
     fn named(&self, name: &str) -> Value {
@@ -66,10 +100,14 @@ async fn all_of(client: &Client, life: &Life) -> Result<()> {
     for name in ["life-a", "life-b", "life-c"] {
         client.post(&path, &life.named(name)).await?.ok()?;
     }
-    let everywhere = format!("{}/{}?{selector}", life.root(), life.plural);
-    for list in [&everywhere, &format!("{path}?{selector}")] {
+    let everywhere = &format!("{}/{}?{selector}", life.root(), life.plural);
+    let elsewhere = &life.path_in("kube-public");
+    if life.is_elsewhere {
+        client.post(elsewhere, &life.named("life-d")).await?.ok()?;
+    }
+    for (list, length) in [(everywhere, 3 + usize::from(life.is_elsewhere)), (&format!("{path}?{selector}"), 3)] {
         let list = client.get(list).await?.ok()?;
-        ensure!(list["items"].as_array().is_some_and(|items| items.len() == 3), "{list}");
+        ensure!(list["items"].as_array().is_some_and(|items| items.len() == length), "{list}");
     }
     changed(client, life, &format!("{path}/life-a")).await?;
     let options = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
@@ -81,6 +119,11 @@ async fn all_of(client: &Client, life: &Life) -> Result<()> {
         Ok(())
     })
     .await;
+    if life.is_elsewhere {
+        let list = client.get(everywhere).await?.ok()?;
+        ensure!(list["items"].as_array().is_some_and(|items| items.len() == 1), "only the one elsewhere: {list}");
+        client.delete(&format!("{elsewhere}/life-d")).await?.ok()?;
+    }
     let (mut added, mut modified, mut deleted) = (0, 0, 0);
     while deleted < 3 {
         let event = events.event().await?.unwrap_or_default();
@@ -114,9 +157,12 @@ async fn discovered(client: &Client, life: &Life) -> Result<()> {
 }
 
 async fn changed(client: &Client, life: &Life, path: &str) -> Result<()> {
-    let patch = json!({"metadata": {"annotations": {"patched": "yes"}}});
+    let mut patch = json!({"metadata": {"annotations": {"patched": "yes"}, "labels": {"patched": "yes"}}});
+    if let Some(change) = &life.change {
+        put_in(&mut patch, change);
+    }
     let patched = client.patch(path, "merge-patch", &patch).await?.ok()?;
-    ensure!(patched["metadata"]["annotations"]["patched"] == "yes", "{patched}");
+    ensure!(has(&patched, &patch), "{patched}");
     // Controllers may write in between: as a client does, read again and retry.
     eventually("it is replaced", async || {
         let mut object = client.get(path).await?.ok()?;
@@ -141,10 +187,24 @@ async fn changed(client: &Client, life: &Life, path: &str) -> Result<()> {
         .await;
     }
     if life.has_scale {
-        let path = format!("{path}/scale");
-        client.patch(&path, "merge-patch", &json!({"spec": {"replicas": 2}})).await?.ok()?;
-        let scale = client.get(&path).await?.ok()?;
+        let scale_path = &format!("{path}/scale");
+        let new = client.get(scale_path).await?.ok()?;
+        ensure!(new["spec"]["replicas"] == 1, "{new}");
+        client.patch(scale_path, "merge-patch", &json!({"spec": {"replicas": 2}})).await?.ok()?;
+        let mut scale = client.get(scale_path).await?.ok()?;
         ensure!(scale["kind"] == "Scale" && scale["spec"]["replicas"] == 2, "{scale}");
+        scale["spec"]["replicas"] = json!(4);
+        let updated = client.put(scale_path, &scale).await?.ok()?;
+        ensure!(updated["kind"] == "Scale" && updated["spec"]["replicas"] == 4, "{updated}");
+        let whole = client.get(path).await?.ok()?;
+        ensure!(whole["spec"]["replicas"] == 4, "{whole}");
+    }
+    if let Some(change) = &life.fixed {
+        let mut object = client.get(path).await?.ok()?;
+        put_in(&mut object, change);
+        for answer in [client.patch(path, "merge-patch", change).await?, client.put(path, &object).await?] {
+            ensure!(answer.status == 422, "{change} was let through: {}", answer.text());
+        }
     }
     Ok(())
 }

@@ -1,14 +1,18 @@
-//! Behaviours of Kubernetes' conformance list about lists that go on, namespaces that go, and what servers write by themselves.
+//! Behaviours of Kubernetes' conformance list about lists and watches that go on, owners and namespaces that go, and what servers
+//! write by themselves.
 //! `tests/conformance/behaviours.yaml` tells which test here stands for which behaviour.
 
 use anyhow::ensure;
 use croft_e2e::conformance_definition::get;
 use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::{deleted, made, patched};
-use croft_testkit::{Client, Croft, StoreKind, eventually};
+use croft_testkit::{Call, Client, Croft, StoreKind, eventually};
+use http::Method;
 use serde_json::{Value, json};
 
 const TEMPLATES: &str = "/api/v1/namespaces/default/podtemplates";
+const APPS: &str = "/apis/apps/v1/namespaces/default";
+const CORE: &str = "/api/v1/namespaces/default";
 const NAMESPACES: &str = "/api/v1/namespaces";
 const TOTAL: u64 = 40;
 const LIMIT: u64 = 4;
@@ -79,6 +83,119 @@ async fn a_list_goes_on_after_its_moment_is_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_where_another_one_ended() {
+    let (_server, client) = start(StoreKind::Embedded).await;
+    let (maps, selector) = (&format!("{CORE}/configmaps"), "labelSelector=suite%3Dwatch");
+    let list = get(&client, &format!("{maps}?{selector}")).await;
+    let watch = |from: &Value| {
+        let from = from["metadata"]["resourceVersion"].as_str().expect("a version");
+        Call::new(Method::GET, &format!("{maps}?watch=1&{selector}&resourceVersion={from}"))
+    };
+    let mut events = client.open(watch(&list)).await.expect("a watch");
+    made(&client, maps, &json!({"metadata": {"name": "w", "labels": {"suite": "watch"}}})).await;
+    let change = async |data: &str| patched(&client, &format!("{maps}/w"), &json!({"data": {"a": data}})).await;
+    change("1").await;
+    let mut last = Value::Null;
+    for kind in ["ADDED", "MODIFIED"] {
+        let event = events.event().await.expect("an event").expect("the watch goes on");
+        assert_eq!(event["type"], kind, "{event}");
+        last = event["object"].clone();
+    }
+    drop(events);
+    change("2").await;
+    deleted(&client, &format!("{maps}/w")).await;
+    let mut events = client.open(watch(&last)).await.expect("a watch");
+    for kind in ["MODIFIED", "DELETED"] {
+        let event = events.event().await.expect("an event").expect("the watch goes on");
+        assert_eq!((&event["type"], &event["object"]["data"]["a"]), (&json!(kind), &json!("2")), "{event}");
+    }
+}
+
+fn owned_by(kind: &str, owner: &Value) -> Value {
+    let version = if kind == "ReplicationController" { "v1" } else { "apps/v1" };
+    json!([{"apiVersion": version, "kind": kind, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}])
+}
+
+/// A ReplicationController, or a Deployment with its ReplicaSet, and a Pod, as their controllers would make them: no such
+/// controllers are here. Gives the paths, from the owner down.
+async fn owner_and_owned(client: &Client, name: &str, has_set: bool) -> Vec<String> {
+    let labels = json!({"app": name});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod_spec()});
+    let set = json!({"replicas": 1, "selector": {"matchLabels": labels}, "template": template});
+    let controller = json!({"replicas": 1, "selector": labels, "template": template});
+    let mut chain = vec![(format!("{CORE}/replicationcontrollers"), "ReplicationController", controller)];
+    if has_set {
+        chain = vec![
+            (format!("{APPS}/deployments"), "Deployment", set.clone()),
+            (format!("{APPS}/replicasets"), "ReplicaSet", set),
+        ];
+    }
+    chain.push((format!("{CORE}/pods"), "Pod", pod_spec()));
+    let mut owners = json!([]);
+    for (path, kind, spec) in &chain {
+        let object = json!({"metadata": {"name": name, "labels": labels, "ownerReferences": owners}, "spec": spec});
+        owners = owned_by(kind, &made(client, path, &object).await);
+    }
+    chain.into_iter().map(|(path, _, _)| format!("{path}/{name}")).collect()
+}
+
+async fn delete_with(client: &Client, path: &str, policy: &str) {
+    let call = Call::new(Method::DELETE, path).json(&json!({"propagationPolicy": policy}));
+    client.send(call).await.expect("an answer").ok().expect("deleted");
+}
+
+async fn are_gone(client: &Client, paths: &[String]) {
+    eventually("they are gone", async || {
+        for path in paths {
+            ensure!(client.get(path).await?.status == 404, "{path}");
+        }
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_go_with_pods_after_them_or_without() {
+    let (_server, client) = start(StoreKind::Embedded).await;
+    for has_set in [true, false] {
+        let all = owner_and_owned(&client, "background", has_set).await;
+        delete_with(&client, &all[0], "Background").await;
+        are_gone(&client, &all).await;
+
+        let all = owner_and_owned(&client, "orphan", has_set).await;
+        delete_with(&client, &all[0], "Orphan").await;
+        are_gone(&client, &all[..1]).await;
+        // The owner goes last: its own have been let go by then.
+        for (at, path) in all.iter().enumerate().skip(1) {
+            let left = get(&client, path).await;
+            assert!(left["metadata"]["deletionTimestamp"].is_null(), "{left}");
+            let owners = left["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
+            assert_eq!(owners, usize::from(at > 1), "{left}");
+        }
+        delete_with(&client, &all[1], "Background").await;
+        are_gone(&client, &all).await;
+
+        let all = owner_and_owned(&client, "foreground", has_set).await;
+        let pod = all.last().expect("a pod");
+        patched(&client, pod, &json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+        delete_with(&client, &all[0], "Foreground").await;
+        eventually("the pod is being deleted", async || {
+            let pod = client.get(pod).await?.ok()?;
+            ensure!(pod["metadata"]["deletionTimestamp"].is_string(), "{pod}");
+            anyhow::Ok(())
+        })
+        .await;
+        for path in &all[..all.len() - 1] {
+            let waiting = get(&client, path).await;
+            assert_eq!(waiting["metadata"]["finalizers"], json!(["foregroundDeletion"]), "{waiting}");
+        }
+        patched(&client, pod, &json!({"metadata": {"finalizers": null}})).await;
+        are_gone(&client, &all).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_waits_with_the_rest_until_its_pods_are_gone() {
     let (_server, client) = start(StoreKind::Embedded).await;
     let namespace = &format!("{NAMESPACES}/ordered");
@@ -136,7 +253,7 @@ async fn the_status_of_a_quota_is_written_and_put_right() {
     .await;
     let watch =
         format!("{quotas}?watch=1&labelSelector=suite%3Dquota&resourceVersion={}", from.as_str().unwrap_or("0"));
-    let mut events = client.open(croft_testkit::Call::new(http::Method::GET, &watch)).await.expect("a watch");
+    let mut events = client.open(Call::new(Method::GET, &watch)).await.expect("a watch");
     let mut seen = async |wanted: Value| loop {
         let event = events.event().await.expect("an event").expect("the watch goes on");
         if event["object"]["status"]["hard"] == wanted {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use croft_e2e::policy_objects::{MAPS, binding, create, map, message, path, policy, post, remove, rule, start, with};
-use croft_testkit::Call;
+use croft_testkit::{Call, Client};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -100,6 +100,7 @@ async fn policies_deny_warn_and_tell_the_audit_log() {
     .await;
     // What is removed no longer counts.
     assert_eq!(post(&client, "long").await.status, 201);
+    deployments_are_judged(&client).await;
 
     let mut warning = policy("warning", "!has(object.data)");
     warning["spec"]["validations"][0]["message"] = json!("there is data");
@@ -131,6 +132,33 @@ async fn policies_deny_warn_and_tell_the_audit_log() {
         })
         .await;
     }
+}
+
+/// ReplicaSets, whatever is in them, are none of that policy's business.
+async fn deployments_are_judged(client: &Client) {
+    let mut judging = policy("judging", "");
+    let mut creation = rule("deployments", "apps");
+    creation["operations"] = json!(["CREATE"]);
+    judging["spec"]["matchConstraints"]["resourceRules"] = json!([creation]);
+    judging["spec"]["validations"] = json!([
+        {"expression": "object.spec.replicas > 1", "messageExpression": "'wants replicas > 1, got ' + string(object.spec.replicas)"},
+        {"expression": "namespaceObject.metadata.name == 'default'", "message": "not in this namespace"}]);
+    let object = |name: &str, replicas: u32| {
+        json!({"metadata": {"name": name}, "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}})
+    };
+    with(client, &judging, &binding("judging", &["Deny"]), async || {
+        let apps = "/apis/apps/v1/namespaces/default";
+        let create = async |plural: &str, object: &Value| {
+            client.post(&format!("{apps}/{plural}"), object).await.expect("an answer")
+        };
+        let refused = create("deployments", &object("single", 1)).await;
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert!(message(&refused).ends_with("denied request: wants replicas > 1, got 1"), "{}", refused.text());
+        assert_eq!(create("deployments", &object("replicated", 2)).await.status, 201);
+        assert_eq!(create("replicasets", &object("single", 1)).await.status, 201);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

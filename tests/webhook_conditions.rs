@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use croft_e2e::webhook_field::{Field, MAPS, VALIDATING, map, refused};
+use croft_e2e::webhook_field::{Field, MAPS, MUTATING, VALIDATING, map, refused};
 use croft_e2e::webhook_server::Reply;
 use croft_testkit::{Answer, Call, StoreKind};
 use http::Method;
@@ -71,8 +71,9 @@ async fn what_does_not_compile_is_refused(field: &Field) {
         ("authorizer.group('').check('get').allowed()", "found no matching overload for 'check'"),
         ("authorizer.nope('x').allowed()", "found no matching overload for 'nope'"),
     ];
-    for (condition, wanted) in table {
-        let answer = field.try_configure(VALIDATING, "bad", &[denying(field, "Fail", &[condition])]).await;
+    let kinds = table.iter().flat_map(|row| [(MUTATING, row), (VALIDATING, row)]);
+    for (plural, (condition, wanted)) in kinds {
+        let answer = field.try_configure(plural, "bad", &[denying(field, "Fail", &[condition])]).await;
         assert_eq!(answer.status, 422, "{condition}: {}", answer.text());
         let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("webhooks[0].matchConditions[0].expression: Invalid value: "), "{message}");

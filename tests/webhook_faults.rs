@@ -18,6 +18,7 @@ async fn webhooks_choose_what_they_see_and_fail_as_they_say() {
     bad_configurations(&field).await;
     dead_webhooks(&field).await;
     slow_webhooks(&field).await;
+    patience(&field).await;
     nonsense(&field).await;
     services(&field).await;
     metrics(&field).await;
@@ -92,10 +93,12 @@ async fn conditions(field: &Field) {
 
 async fn bad_configurations(field: &Field) {
     let invalid = async |with: Value, at: &str| {
-        let answer = field.try_configure(VALIDATING, "bad", &[field.hook("bad", &with)]).await;
-        let causes = answer.json()["details"]["causes"].as_array().cloned().unwrap_or_default();
-        let named = causes.iter().any(|cause| cause["field"] == format!("webhooks[0].{at}"));
-        assert!(answer.status == 422 && named, "{at}: {} {}", answer.status, answer.text());
+        for plural in [MUTATING, VALIDATING] {
+            let answer = field.try_configure(plural, "bad", &[field.hook("bad", &with)]).await;
+            let causes = answer.json()["details"]["causes"].as_array().cloned().unwrap_or_default();
+            let named = causes.iter().any(|cause| cause["field"] == format!("webhooks[0].{at}"));
+            assert!(answer.status == 422 && named, "{plural} {at}: {} {}", answer.status, answer.text());
+        }
     };
     let condition =
         |name: &str, expression: &str| json!({"matchConditions": [{"name": name, "expression": expression}]});
@@ -175,6 +178,27 @@ async fn slow_webhooks(field: &Field) {
     assert_eq!((answer.status, &answer.json()["reason"]), (504, &json!("Timeout")), "{}", answer.text());
     assert_eq!(field.get("late").await.status, 404);
     field.clear().await;
+}
+
+/// One that takes its time is waited for; by default for ten seconds.
+async fn patience(field: &Field) {
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    field.hooks.on("/slow", move |_| Reply::Held(Arc::clone(&held), Box::new(Reply::allow())));
+    for (name, timeout) in [("patient", json!(30)), ("default", Value::Null)] {
+        let hook = field.hook("slow", &json!({"timeoutSeconds": timeout}));
+        let configured = field.try_configure(VALIDATING, "slow", &[hook]).await.ok().expect("configured");
+        assert_eq!(configured["webhooks"][0]["timeoutSeconds"], timeout.as_u64().unwrap_or(10));
+        // Longer than the second after which others give up.
+        let answers = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            gate.add_permits(1);
+        };
+        let nothing = json!({});
+        let (answer, ()) = tokio::join!(field.create(name, &nothing), answers);
+        answer.ok().expect("it is waited for");
+        field.clear().await;
+    }
 }
 
 async fn nonsense(field: &Field) {

@@ -1,7 +1,7 @@
 //! Admission webhooks: a real HTTPS server that is asked, refuses and changes.
 
 use anyhow::{Context as _, ensure};
-use croft_e2e::webhook_field::{Field, MAPS, MUTATING, VALIDATING, label, map, refused};
+use croft_e2e::webhook_field::{Field, MAPS, MUTATING, REGISTRATION, VALIDATING, label, map, refused};
 use croft_e2e::webhook_server::Reply;
 use croft_testkit::{Call, StoreKind, eventually};
 use http::Method;
@@ -159,10 +159,20 @@ async fn webhooks_cannot_lock_themselves_in(field: &Field) {
     let rules = json!([{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]);
     // Only what this test makes: the server's own parts are to go on.
     let ours = json!([{"name": "ours", "expression": "!request.userInfo.username.startsWith('system:apiserver')"}]);
-    let hook = field.hook("all", &json!({"rules": rules, "matchConditions": ours}));
-    field.configure(VALIDATING, "all", &[hook]).await;
+    let hook = |name: &str| field.hook(name, &json!({"rules": rules, "matchConditions": ours}));
+    field.hooks.on("/mark", |_| Reply::patch(&label("marked", "yes")));
+    field.configure(VALIDATING, "all", &[hook("all")]).await;
+    field.configure(MUTATING, "mark", &[hook("mark")]).await;
     assert_eq!(field.create("any", &json!({})).await.status, 403);
-    field.configure(MUTATING, "other", &[field.hook("dry", &json!({}))]).await;
+    assert!(!field.hooks.asked("/mark").is_empty());
+    for plural in [MUTATING, VALIDATING] {
+        field.configure(plural, "dummy", &[]).await;
+        let (path, change) =
+            (format!("{REGISTRATION}/{plural}/dummy"), json!({"metadata": {"annotations": {"a": "b"}}}));
+        let dummy = field.client.patch(&path, "merge-patch", &change).await.expect("an answer").ok().expect("changed");
+        assert_eq!((&dummy["metadata"]["labels"], &dummy["metadata"]["annotations"]["a"]), (&Value::Null, &json!("b")));
+        field.client.delete(&path).await.expect("an answer").ok().expect("removed");
+    }
     field.clear().await;
     field.made("any", &json!({})).await;
 }

@@ -37,17 +37,18 @@ const REPLAYED: u64 = 3;
 /// A mutation has this many seeds to be noticed in.
 const MUTATED_SEEDS: u64 = 24;
 
-const TESTS: [&str; 3] = ["seeds_hold", "seeds_replay_exactly", "invariants_can_fail"];
+const TESTS: [&str; 4] = ["tests_are_chosen", "seeds_hold", "seeds_replay_exactly", "invariants_can_fail"];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    let chosen = chosen(&args);
     if args.iter().any(|arg| arg == "--list") {
-        for test in TESTS {
+        for test in chosen {
             println!("{test}: test");
         }
         return ExitCode::SUCCESS;
     }
-    match with_cluster(&args) {
+    match with_cluster(&args, &chosen) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -56,13 +57,41 @@ fn main() -> ExitCode {
     }
 }
 
-fn number(variable: &str) -> Result<Option<u64>> {
-    let Ok(text) = std::env::var(variable) else { return Ok(None) };
-    Ok(Some(text.parse().with_context(|| format!("{variable} is not a number: {text:?}"))?)
-        .filter(|_| !text.is_empty()))
+/// As the harness of the compiler has it. Whoever asks for those that are ignored is told of none: cargo-nextest runs nothing
+/// that it is told of then.
+fn chosen(args: &[String]) -> Vec<&'static str> {
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
+    if has("--ignored") {
+        return Vec::new();
+    }
+    let mut names = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--format" | "--test-threads" | "--color" => drop(rest.next()),
+            name if !name.starts_with('-') => names.push(name),
+            _ => {}
+        }
+    }
+    let is_meant = |test: &str, name: &str| if has("--exact") { test == name } else { test.contains(name) };
+    TESTS.into_iter().filter(|test| names.is_empty() || names.iter().any(|name| is_meant(test, name))).collect()
 }
 
-fn with_cluster(args: &[String]) -> Result<()> {
+fn text(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|text| !text.is_empty())
+}
+
+fn number(variable: &str) -> Result<Option<u64>> {
+    let parse = |text: String| text.parse().with_context(|| format!("{variable} is not a number: {text:?}"));
+    text(variable).map(parse).transpose()
+}
+
+fn with_cluster(args: &[String], chosen: &[&str]) -> Result<()> {
+    let seed = number("CROFT_SIMULATION_SEED")?;
+    let traces = args.iter().position(|arg| arg == "--traces");
+    if chosen.is_empty() && seed.is_none() && traces.is_none() {
+        return Ok(());
+    }
     // Somebody may have installed one before; there is but one kind.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
@@ -70,15 +99,15 @@ fn with_cluster(args: &[String]) -> Result<()> {
     runtime.block_on(async {
         let cluster = run::boot(sim::Sim::new(), dir.path()).await?;
         let children = Children::new(cluster);
-        if let Some(at) = args.iter().position(|arg| arg == "--traces") {
+        if let Some(at) = traces {
             return print_traces(&children, args.get(at + 1)).await;
         }
-        if let Some(seed) = number("CROFT_SIMULATION_SEED")? {
+        if let Some(seed) = seed {
             return replay(&children, seed).await;
         }
-        let chosen = args.iter().find(|arg| !arg.starts_with('-'));
-        for test in TESTS.into_iter().filter(|test| chosen.is_none_or(|chosen| test.contains(chosen.as_str()))) {
-            match test {
+        for test in chosen {
+            match *test {
+                "tests_are_chosen" => tests_are_chosen()?,
                 "seeds_hold" => seeds_hold(&children).await?,
                 "seeds_replay_exactly" => seeds_replay_exactly(&children).await?,
                 _ => invariants_can_fail(&children).await?,
@@ -102,7 +131,8 @@ async fn seeds_hold(children: &Children) -> Result<()> {
             if !report.problems.is_empty() {
                 println!("seed {} fails:", report.seed);
                 report.problems.iter().for_each(|problem| println!("  {problem}"));
-                println!("  again, step by step: make simulate SEED={}", report.seed);
+                println!("  its trace is {:?}, in a {BUILD} build", report.trace);
+                println!("  again, step by step: {}", again(report.seed, &report.trace));
                 failed.push(report.seed);
             }
             if done.is_multiple_of(100) {
@@ -118,18 +148,39 @@ async fn seeds_hold(children: &Children) -> Result<()> {
     Ok(())
 }
 
-/// The seed again, with all that happens.
+const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// What runs a seed again in the same program: `make test` builds with the features of the whole workspace, `make simulate` with
+/// those of this package, and another build may go another way.
+fn again(seed: u64, trace: &str) -> String {
+    // One that died has none.
+    let trace = if trace.is_empty() { String::new() } else { format!("CROFT_SIMULATION_TRACE={trace} ") };
+    if cfg!(debug_assertions) {
+        format!("{trace}CROFT_SIMULATION_SEED={seed} cargo test --workspace --test simulation")
+    } else {
+        format!("{trace}make simulate SEED={seed}")
+    }
+}
+
+/// The seed again, with all that happens. With `CROFT_SIMULATION_TRACE` it must be that run and no other.
 async fn replay(children: &Children, seed: u64) -> Result<()> {
     let wanted = Wanted { is_verbose: true, ..Wanted::seed(seed) };
-    let mut problems = Vec::new();
+    let (mut problems, mut trace) = (Vec::new(), String::new());
     children
         .run([wanted], |report| {
-            println!("seed {seed}: {} steps, trace {}", report.steps, report.trace);
-            problems = report.problems;
+            println!("seed {seed}: {} steps, trace {}, in a {BUILD} build", report.steps, report.trace);
+            (problems, trace) = (report.problems, report.trace);
         })
         .await?;
     for problem in &problems {
         println!("  {problem}");
+    }
+    if let Some(expected) = text("CROFT_SIMULATION_TRACE") {
+        ensure!(
+            trace == expected,
+            "this was another run: the trace of seed {seed} is {trace:?} in this {BUILD} build, not {expected:?}; replay it with the \
+             program in which it failed"
+        );
     }
     ensure!(problems.is_empty(), "seed {seed} fails");
     Ok(())
@@ -150,7 +201,24 @@ async fn print_traces(children: &Children, count: Option<&String>) -> Result<()>
     Ok(())
 }
 
-/// In one process, and in another.
+/// What a harness asks: for a list, for a list of those that are ignored, for one by its name.
+fn tests_are_chosen() -> Result<()> {
+    let all: String = TESTS.iter().map(|test| format!("{test}: test\n")).collect();
+    for (args, wanted) in [
+        (&["--format", "terse"][..], all.as_str()),
+        (&["--format", "terse", "--ignored"], ""),
+        (&["--exact", "seeds_hold", "--nocapture"], "seeds_hold: test\n"),
+        (&["--exact", "seeds"], ""),
+        (&["seeds"], "seeds_hold: test\nseeds_replay_exactly: test\n"),
+    ] {
+        let output = Command::new(std::env::current_exe()?).arg("--list").args(args).output()?;
+        let listed = String::from_utf8(output.stdout)?;
+        ensure!(output.status.success() && listed == wanted, "--list {args:?} prints {listed:?}");
+    }
+    Ok(())
+}
+
+/// In one process, and in another; and one that goes another way is told.
 async fn seeds_replay_exactly(children: &Children) -> Result<()> {
     let first = traces(children, REPLAYED).await?;
     let second = traces(children, REPLAYED).await?;
@@ -159,6 +227,13 @@ async fn seeds_replay_exactly(children: &Children) -> Result<()> {
     let other = Command::new(std::env::current_exe()?).args(["--traces", &REPLAYED.to_string()]).output()?;
     let other: Vec<String> = String::from_utf8(other.stdout)?.lines().map(str::to_owned).collect();
     ensure!(first == other, "the same seeds differ in another process: {first:?} and {other:?}");
+    for (trace, is_same) in [(&first[0], true), (&first[1], false)] {
+        let mut again = Command::new(std::env::current_exe()?);
+        again.env("CROFT_SIMULATION_SEED", "0").env("CROFT_SIMULATION_TRACE", trace);
+        let output = again.output()?;
+        let told = String::from_utf8_lossy(&output.stderr).contains("this was another run");
+        ensure!((output.status.success(), told) == (is_same, !is_same), "seed 0, which should be {trace}: {output:?}");
+    }
     Ok(())
 }
 
