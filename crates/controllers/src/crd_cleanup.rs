@@ -128,7 +128,7 @@ impl Definitions {
         }
         let failed = |why: String| Progress::new("True", "InstanceDeletionFailed", why);
         let Some(kind) = kind_of(definition) else {
-            return Ok(Err(failed("could not list instances: no version is served".to_owned())));
+            return Ok(Err(failed("could not list instances: no version is stored".to_owned())));
         };
         let under_way = Progress::new("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
         if !is_late(definition) {
@@ -224,12 +224,12 @@ fn has_condition(definition: &DynamicObject, ty: &str, status: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == ty && c["status"] == status)
 }
 
-/// The kind in any version that is served.
+/// The kind in the version that it is stored in. The server knows it even if no user is served it.
 fn kind_of(definition: &DynamicObject) -> Option<Kind> {
     let text = |path: &str| definition.data.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let versions = definition.data.pointer("/spec/versions").and_then(Value::as_array);
-    let served = versions.into_iter().flatten().find(|version| version["served"] == true)?;
-    let version = served["name"].as_str()?;
+    let stored = versions.into_iter().flatten().find(|version| version["storage"] == true)?;
+    let version = stored["name"].as_str()?;
     let resource = builtin(text("/spec/group"), version, text("/spec/names/kind"), text("/spec/names/plural"));
     Some(Kind::new(resource, text("/spec/scope") == "Namespaced"))
 }

@@ -6,19 +6,19 @@ const IT: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things
 const EVERYWHERE: &str = "/apis/example.com/v1/things";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
-fn definition() -> Value {
+fn definition(is_served: bool) -> Value {
     let schema = json!({ "openAPIV3Schema": { "type": "object" } });
     json!({
         "metadata": { "name": "things.example.com" },
         "spec": {
             "group": "example.com", "scope": "Namespaced", "names": { "kind": "Thing", "plural": "things" },
-            "versions": [{ "name": "v1", "served": true, "storage": true, "schema": schema }],
+            "versions": [{ "name": "v1", "served": is_served, "storage": true, "schema": schema }],
         },
     })
 }
 
 async fn makes(client: &Client, name: &str) {
-    does(client, "POST", DEFINITIONS, definition()).await;
+    does(client, "POST", DEFINITIONS, definition(true)).await;
     let thing = json!({ "apiVersion": "example.com/v1", "kind": "Thing", "metadata": { "name": name } });
     does(client, "POST", THINGS, thing).await;
 }
@@ -42,17 +42,15 @@ fn the_condition_keeps_its_time_while_its_status_stays() {
 }
 
 #[test]
-fn any_served_version_will_do() {
+fn the_version_that_is_stored_will_do_served_or_not() {
     let mut definition = DynamicObject::new("things.example.com", &resource());
     definition.data = json!({"spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
-        "versions": [{"name": "v1alpha1", "served": false}, {"name": "v1", "served": true}],
+        "versions": [{"name": "v2", "served": true, "storage": false}, {"name": "v1", "served": false, "storage": true}],
     }});
     let kind = kind_of(&definition).unwrap();
     assert_eq!(kind.resource.api_version, "example.com/v1");
     assert!(kind.is_namespaced);
-    definition.data["spec"]["versions"][1]["served"] = json!(false);
-    assert!(kind_of(&definition).is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -73,4 +71,16 @@ async fn the_objects_of_a_definition_go_and_not_those_of_the_next_one_of_its_nam
     assert_eq!(definition["metadata"]["finalizers"], json!([FINALIZER]));
     assert!(!definition["status"].to_string().contains("Terminating"), "{definition}");
     assert!(rig.get(&format!("{THINGS}/new")).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_nobody_is_served_goes_with_its_objects() {
+    let rig = Rig::new().await;
+    makes(&rig.client, "a").await;
+    does(&rig.client, "PATCH", IT, definition(false)).await;
+    does(&rig.client, "DELETE", IT, Value::Null).await;
+    controller(rig.client.clone()).reconcile("things.example.com").await.expect("all of it goes");
+    assert!(rig.get(IT).await.is_none());
+    does(&rig.client, "POST", DEFINITIONS, definition(true)).await;
+    assert_eq!(rig.get(THINGS).await.expect("a list")["items"], json!([]));
 }
