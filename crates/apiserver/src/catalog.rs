@@ -61,6 +61,8 @@ pub(crate) struct Group {
 pub(crate) struct Definition {
     pub(crate) revision: Revision,
     pub(crate) uid: String,
+    /// It is being deleted.
+    pub(crate) is_going: bool,
     /// `None` if it is not served.
     pub(crate) resource: Option<Arc<Resource>>,
     /// The kind in the version that it is stored in, if that one is not served.

@@ -49,6 +49,7 @@ fn definition(object: &Arc<Object>) -> Definition {
     Definition {
         revision: object.revision,
         uid: object::uid(&crd).to_owned(),
+        is_going: object::deletion_timestamp(&crd).is_some(),
         resource: resource.map(Arc::new),
         unserved: unserved.map(Arc::new),
         conversion: Conversion::of(&crd),
@@ -284,9 +285,13 @@ fn check_schemas(target: &Target, crd: &Value) -> Result<(), ApiError> {
 pub(crate) fn accepts_instances(call: &Call, target: &Target) -> Result<(), ApiError> {
     let name = format!("{}.{}", target.plural(), target.group());
     let Some(crd) = call.server.cache.collection(STORAGE_KEY).get(&name) else { return Ok(()) };
-    if memchr::memmem::find(&crd.bytes, b"\"deletionTimestamp\"").is_none()
-        || object::deletion_timestamp(&crd.json()).is_none()
-    {
+    let catalog = call.server.catalog();
+    // To read a large definition takes its time; mostly the catalog has done so.
+    let is_going = match catalog.definition(&name).filter(|known| known.revision == crd.revision) {
+        Some(known) => known.is_going,
+        None => object::deletion_timestamp(&crd.json()).is_some(),
+    };
+    if !is_going {
         return Ok(());
     }
     Err(ApiError::method_not_allowed(
