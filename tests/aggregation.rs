@@ -44,7 +44,9 @@ async fn made(client: &Client, path: &str, object: &Value) -> Value {
 
 impl Field {
     async fn new() -> Self {
-        let front = Croft::start(StoreKind::Embedded).await.expect("the front starts");
+        // Few enough for one share of them to be one.
+        let front = Croft::start_with(StoreKind::Embedded, &["--max-requests-inflight=8"]).await;
+        let front = front.expect("the front starts");
         let client = front.client().expect("a client");
         let told = client.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication");
         let told = told.await.expect("an answer").ok().expect("what servers behind need to know");
@@ -103,6 +105,7 @@ async fn another_api_server_is_served_through_ours() {
     discovery(&field).await;
     requests(&field).await;
     users(&field).await;
+    seats(&field).await;
     watches(&field).await;
     kubectl(&field).await;
     strangers(&field).await;
@@ -217,6 +220,25 @@ async fn users(field: &Field) {
         as_child(Call::new(Method::DELETE, &format!("{TOYS}/ball"))).header("x-remote-group", "system:masters");
     field.client.send(lying).await.expect("an answer").ok().expect("still jane");
     assert_eq!(field.client.send(delete).await.expect("an answer").status, 403);
+}
+
+/// One seat is enough for a request, all the way to the answer of the server behind.
+async fn seats(field: &Field) {
+    let root = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let level = json!({"metadata": {"name": "children"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
+    made(&field.client, &format!("{root}/prioritylevelconfigurations"), &level).await;
+    let all = json!({"verbs": ["*"], "apiGroups": ["toys.example.com"], "resources": ["*"], "namespaces": ["*"]});
+    let jane = json!({"kind": "User", "user": {"name": "jane"}});
+    let schema = json!({"metadata": {"name": "children"}, "spec": {"matchingPrecedence": 50,
+        "priorityLevelConfiguration": {"name": "children"}, "rules": [{"subjects": [jane], "resourceRules": [all]}]}});
+    let schema = made(&field.client, &format!("{root}/flowschemas"), &schema).await;
+    let get = Call::new(Method::GET, &format!("{TOYS}/ball"))
+        .header("impersonate-user", "jane")
+        .header("impersonate-group", "children");
+    let answer = field.client.send(get).await.expect("an answer");
+    assert_eq!(answer.header("x-kubernetes-pf-flowschema-uid"), schema["metadata"]["uid"].as_str());
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 async fn watches(field: &Field) {

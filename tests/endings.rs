@@ -238,3 +238,33 @@ async fn a_kind_and_its_namespace_at_once(client: &Client) {
     gone(client, path).await;
     gone(client, root).await;
 }
+
+/// What a server needs may be on its way out when it starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_starts_while_what_it_needs_is_going_and_has_it_back_after_that() {
+    const PUBLIC: &str = "/api/v1/namespaces/harvester-public";
+    const TEMPLATES: &str = "/apis/harvesterhci.io/v1beta1/namespaces/harvester-public/virtualmachinetemplates";
+    let mut server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
+    let client = &server.client().expect("a client");
+    let count = async |client: &Client| read(client, TEMPLATES).await["items"].as_array().map_or(0, Vec::len);
+    let (all, old) = (count(client).await, read(client, PUBLIC).await["metadata"]["uid"].clone());
+    assert!(all > 0);
+    made(client, &format!("{PUBLIC}/configmaps"), &held("a")).await;
+    deleted(client, PUBLIC).await;
+    let remains = ("True", "SomeResourcesRemain", "configmaps. has 1 resource instances");
+    says(client, PUBLIC, "NamespaceContentRemaining", remains).await;
+    assert_eq!(count(client).await, 0);
+
+    server.restart().await.expect("it starts all the same");
+    let client = &server.client().expect("a client");
+    assert_eq!(read(client, PUBLIC).await["status"]["phase"], "Terminating");
+    patched(client, &format!("{PUBLIC}/configmaps/a"), &json!({"metadata": {"finalizers": null}})).await;
+    eventually("it is there again, with all that was in it", async || {
+        let namespace = client.get(PUBLIC).await?.ok()?;
+        ensure!(namespace["metadata"]["uid"] != old, "{namespace}");
+        let found = client.get(TEMPLATES).await?.ok()?["items"].as_array().map_or(0, Vec::len);
+        ensure!(found == all, "{found} of {all}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await;
+}

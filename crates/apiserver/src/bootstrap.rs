@@ -5,11 +5,15 @@
 //! the default roles are brought up to date. What is missing is written together: the first start writes a hundred
 //! objects and should not take a hundred times as long for it, and any other writes nothing. What a later release has
 //! made of definitions is left as it is ([`release::Standing`]).
+//!
+//! Something may stand in the way of one of them: its namespace is being deleted, or its definition, or what it takes has been
+//! taken. That must not keep the server from starting, since what would clear the way starts after it: [`late`].
 
 mod addons;
 mod definitions;
 mod flow_control;
 mod harvester;
+mod late;
 mod platform;
 mod stored_versions;
 mod templates;
@@ -20,6 +24,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use croft_meta::{ApiError, object};
 use croft_pki::{Secret, password};
+use croft_store::Compare;
 use serde_json::{Value, json};
 
 use crate::auth::authenticate::second_factor;
@@ -29,7 +34,8 @@ use crate::server::ApiServer;
 use crate::services::KUBERNETES_IP;
 use crate::verbs::create::{Tracking, create_object, prepared};
 use crate::verbs::update::{Candidate, change};
-use crate::{auth, migrations, prepare, release};
+use crate::{admission, auth, migrations, prepare, release};
+use late::Late;
 
 const NAMESPACES: [&str; 11] = [
     "default",
@@ -49,12 +55,23 @@ const ADMIN: &str = "admin";
 
 /// Writes what is missing. Returns the admin password if this start made one up.
 pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>) -> Result<Option<Secret>, ApiError> {
-    let namespaces = NAMESPACES
-        .map(|name| Wanted::kept(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })));
-    ensure(server, namespaces.into()).await?;
+    let mut late = ensure(server, NAMESPACES.into_iter().map(namespace).collect()).await?;
     let mark = release::mark(server, &migrations::names()).await?;
     definitions::install(server).await?;
     migrations::run(server, mark).await?;
+    late.extend(ensure(server, wanted(server)).await?);
+    late.extend(ensure(server, templates::versions()).await?);
+    let password = admin_user(server, admin_password).await?;
+    late::complete(server, late);
+    Ok(password)
+}
+
+fn namespace(name: &str) -> Wanted {
+    Wanted::kept(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))
+}
+
+/// What is in the namespaces, or in none; [`templates::versions`] come after that.
+fn wanted(server: &ApiServer) -> Vec<Wanted> {
     let roles = auth::bootstrap::default_objects().into_iter();
     let mut wanted: Vec<Wanted> = roles.map(|object| Wanted { object, existing: Existing::Reconcile }).collect();
     wanted.extend(definitions::memory(server));
@@ -65,14 +82,14 @@ pub(crate) async fn run(server: &Arc<ApiServer>, admin_password: Option<Secret>)
     wanted.extend(flow_control::objects());
     wanted.extend(addons::objects());
     wanted.extend(templates::objects());
-    ensure(server, wanted).await?;
-    ensure(server, templates::versions()).await?;
-    admin_user(server, admin_password).await
+    wanted
 }
 
 /// Has an object with these fields, beside what else it has.
 pub(crate) async fn refresh(server: &Arc<ApiServer>, object: Value) -> Result<(), ApiError> {
-    ensure(server, vec![Wanted { object, existing: Existing::Refresh }]).await
+    let late = ensure(server, vec![Wanted { object, existing: Existing::Refresh }]).await?;
+    // One that is there and on its way out says what it should all the same.
+    late.into_iter().find(|late| late.is_refused).map_or(Ok(()), |refused| Err(refused.why))
 }
 
 /// What becomes of an object that is there already.
@@ -89,7 +106,7 @@ enum Existing {
     User,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wanted {
     object: Value,
     existing: Existing,
@@ -145,14 +162,23 @@ fn exists(server: &ApiServer, target: &Target) -> bool {
     server.cache.collection(target.storage_key()).get(&target.id()).is_some()
 }
 
-/// Creates what is missing, all of it together, and brings the rest up to date.
-async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiError> {
+/// Creates what is missing, all of it together, and brings the rest up to date. Returns what cannot be had now.
+async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<Vec<Late>, ApiError> {
     server.cache.fresh().await?;
-    let mut missing = Vec::new();
-    let mut rest = Vec::new();
+    let (mut missing, mut rest, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for wanted in wanted {
-        let target = target(server, &wanted.object)?;
+        let target = match target(server, &wanted.object) {
+            Ok(target) => target,
+            // Its definition has gone since the definitions were looked at.
+            Err(why) => {
+                late.push(Late { wanted, why, is_refused: true });
+                continue;
+            }
+        };
         if let Some(stored) = server.cache.collection(target.storage_key()).get(&target.id()) {
+            if let Some(why) = late::is_going(server, &target, &stored, &wanted.object) {
+                late.push(Late { wanted: wanted.clone(), why, is_refused: false });
+            }
             // Many settings, of which a new program may change a few.
             let stored = (wanted.existing == Existing::Refresh).then(|| stored.json());
             if stored.is_none_or(|stored| refreshed(&stored, &wanted.object) != stored) {
@@ -164,12 +190,17 @@ async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiE
             tracing::warn!(object = target.id(), "an object that every server has cannot be read, and is left alone");
             continue;
         }
-        let call = Call::internal(server, &target);
-        let object = prepared(&call, &target, wanted.object.clone(), &options(), Tracking::Needed).await?;
+        match new(server, &target, &wanted.object).await {
+            Ok((object, guards)) => missing.push((target.clone(), object, guards)),
+            Err(why) if late::is_refusal(&why) => {
+                late.push(Late { wanted, why, is_refused: true });
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         // A kind with a status subresource leaves it out when it is created.
         let is_told = wanted.existing != Existing::Report || !prepare::has_status(&target);
         let existing = if is_told { Existing::Keep } else { Existing::Report };
-        missing.push((target, object));
         rest.push(Wanted { existing, ..wanted });
     }
     if server.create_together(&missing).await? {
@@ -177,9 +208,20 @@ async fn ensure(server: &Arc<ApiServer>, wanted: Vec<Wanted>) -> Result<(), ApiE
     }
     // Another server may have been started at the same time, and been quicker with some of it.
     for wanted in rest {
-        ensure_one(server, &wanted).await?;
+        match ensure_one(server, &wanted).await {
+            Err(why) if late::is_refusal(&why) => late.push(Late { wanted, why, is_refused: true }),
+            result => result?,
+        }
     }
-    Ok(())
+    Ok(late::each_once(late))
+}
+
+/// A new object, and what it rests on.
+async fn new(server: &Arc<ApiServer>, target: &Target, wanted: &Value) -> Result<(Value, Vec<Compare>), ApiError> {
+    let call = Call::internal(server, target);
+    let object = prepared(&call, target, wanted.clone(), &options(), Tracking::Needed).await?;
+    let guards = admission::guards(&call, target, &object)?;
+    Ok((object, guards))
 }
 
 async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiError> {
@@ -280,3 +322,6 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
     ensure_one(server, &Wanted { object: user, existing: Existing::User }).await?;
     Ok(generated.then_some(secret))
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,8 +61,12 @@ pub(crate) struct Group {
 pub(crate) struct Definition {
     pub(crate) revision: Revision,
     pub(crate) uid: String,
+    /// It is being deleted.
+    pub(crate) is_going: bool,
     /// `None` if it is not served.
     pub(crate) resource: Option<Arc<Resource>>,
+    /// The kind in the version that it is stored in, if that one is not served.
+    pub(crate) unserved: Option<Arc<Resource>>,
     pub(crate) conversion: Option<Arc<Conversion>>,
 }
 
@@ -73,6 +77,7 @@ pub(crate) struct Catalog {
     resources: Vec<Arc<Resource>>,
     by_path: HashMap<(String, String, String), Served>,
     by_kind: HashMap<Gvk, Served>,
+    unserved: HashMap<(String, String, String), Served>,
     groups: Vec<Group>,
 }
 
@@ -89,6 +94,12 @@ impl Catalog {
         for definition in definitions.values() {
             if let Some(resource) = &definition.resource {
                 catalog.add(Arc::clone(resource), definition.conversion.as_ref());
+            }
+            if let Some(resource) = &definition.unserved {
+                let served =
+                    Served { resource: Arc::clone(resource), version: 0, conversion: definition.conversion.clone() };
+                let path = (resource.group.clone(), served.version().name.clone(), resource.names.plural.clone());
+                catalog.unserved.insert(path, served);
             }
         }
         catalog.definitions = definitions;
@@ -131,6 +142,11 @@ impl Catalog {
 
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
         self.by_path.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
+    }
+
+    /// A custom kind in the version that it is stored in, which no user is served: what is left of it can be removed all the same.
+    pub(crate) fn find_unserved(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
+        self.unserved.get(&(group.to_owned(), version.to_owned(), plural.to_owned()))
     }
 
     pub(crate) fn find_kind(&self, gvk: &Gvk) -> Option<&Served> {

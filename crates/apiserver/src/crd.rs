@@ -38,14 +38,32 @@ pub(crate) fn catalog(cache: &Cache, previous: Option<&Catalog>) -> Catalog {
 fn definition(object: &Arc<Object>) -> Definition {
     // What the store holds was written by us, so it parses; damaged bytes are a definition that is not served.
     let crd = croft_api::definition_outline(&object.bytes).unwrap_or_default();
+    let is_established = has_condition(&crd, "Established");
     let whole = Arc::clone(object);
-    let resource = has_condition(&crd, "Established").then(|| croft_api::custom_resource(&crd, move || whole.json()));
+    let resource = is_established.then(|| croft_api::custom_resource(&crd, move || whole.json()));
+    let whole = Arc::clone(object);
+    let stored = if is_established { unserved_storage(&crd) } else { None };
+    let unserved = stored.map(|outline| {
+        croft_api::custom_resource(&outline, move || unserved_storage(&whole.json()).unwrap_or_default())
+    });
     Definition {
         revision: object.revision,
         uid: object::uid(&crd).to_owned(),
+        is_going: object::deletion_timestamp(&crd).is_some(),
         resource: resource.map(Arc::new),
+        unserved: unserved.map(Arc::new),
         conversion: Conversion::of(&crd),
     }
+}
+
+/// A definition of nothing but the version that is stored, as if that were served; `None` if it is.
+fn unserved_storage(crd: &Value) -> Option<Value> {
+    let versions = crd.pointer("/spec/versions")?.as_array()?;
+    let mut version = versions.iter().find(|version| version["storage"] == true && version["served"] != true)?.clone();
+    version["served"] = json!(true);
+    let mut alone = crd.clone();
+    alone["spec"]["versions"] = json!([version]);
+    Some(alone)
 }
 
 /// Objects that were stored before their definition got a default show it all the same. Objects that are younger than
@@ -267,9 +285,13 @@ fn check_schemas(target: &Target, crd: &Value) -> Result<(), ApiError> {
 pub(crate) fn accepts_instances(call: &Call, target: &Target) -> Result<(), ApiError> {
     let name = format!("{}.{}", target.plural(), target.group());
     let Some(crd) = call.server.cache.collection(STORAGE_KEY).get(&name) else { return Ok(()) };
-    if memchr::memmem::find(&crd.bytes, b"\"deletionTimestamp\"").is_none()
-        || object::deletion_timestamp(&crd.json()).is_none()
-    {
+    let catalog = call.server.catalog();
+    // To read a large definition takes its time; mostly the catalog has done so.
+    let is_going = match catalog.definition(&name).filter(|known| known.revision == crd.revision) {
+        Some(known) => known.is_going,
+        None => object::deletion_timestamp(&crd.json()).is_some(),
+    };
+    if !is_going {
         return Ok(());
     }
     Err(ApiError::method_not_allowed(
@@ -334,5 +356,37 @@ mod tests {
         assert_eq!(new["status"]["conditions"][1]["status"], "False", "{new}");
         assert_eq!(new["status"]["acceptedNames"]["kind"], "");
         assert_eq!(server.send("GET", "/apis/example.com/v1/kites", &json!(null)).await.0, 404);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_stored_in_a_version_that_is_not_served_can_be_removed_by_the_servers_own_parts() {
+        let server = TestServer::start().await;
+        let version = |name: &str, is_stored: bool, is_served: bool| {
+            let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+            json!({"name": name, "served": is_served, "storage": is_stored, "schema": schema})
+        };
+        let spec = |versions: serde_json::Value| {
+            json!({"spec": {"group": "example.com", "scope": "Namespaced",
+                "names": {"plural": "toys", "kind": "Toy"}, "versions": versions}})
+        };
+        let mut definition = spec(json!([version("v1", true, true), version("v2", false, true)]));
+        definition["metadata"] = json!({"name": "toys.example.com"});
+        server.post(DEFINITIONS, &definition).await;
+        let toys = |version: &str| format!("/apis/example.com/{version}/namespaces/default/toys");
+        let toy = json!({"apiVersion": "example.com/v1", "kind": "Toy", "metadata": {"name": "top"}, "color": "red"});
+        server.post(&toys("v1"), &toy).await;
+        let path = format!("{DEFINITIONS}/toys.example.com");
+        let is_told = || server.running.server().catalog().find("example.com", "v1", "toys").is_some();
+        for is_other_served in [true, false] {
+            let unserved = spec(json!([version("v1", true, false), version("v2", false, is_other_served)]));
+            let (code, changed) = server.send("PATCH", &path, &unserved).await;
+            assert_eq!(code, 200, "{changed}");
+            assert!(!is_told(), "users are not served it");
+            assert_eq!(server.get(&toys("v1")).await["items"][0]["color"], "red");
+        }
+        let top = format!("{}/top", toys("v1"));
+        assert_eq!(server.send("DELETE", &top, &json!(null)).await.0, 200);
+        assert_eq!(server.get(&toys("v1")).await["items"], json!([]));
+        assert_eq!(server.send("GET", &toys("v2"), &json!(null)).await.0, 404);
     }
 }

@@ -330,8 +330,10 @@ pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
         "" if info.resource == "nodes" && info.subresource == "proxy" => return node_proxy::answer(call).await,
         _ => {}
     }
-    let mut served =
-        call.catalog.find(&info.group, &info.version, &info.resource).ok_or_else(ApiError::no_such_path)?.clone();
+    let unserved =
+        || call.catalog.find_unserved(&info.group, &info.version, &info.resource).filter(|_| call.is_internal);
+    let found = call.catalog.find(&info.group, &info.version, &info.resource).or_else(unserved);
+    let mut served = found.ok_or_else(ApiError::no_such_path)?.clone();
     if call.is_internal && served.conversion.is_some() && !matches!(info.verb, "create" | "update") {
         // What sweeps up after objects of any kind needs no version in particular, and no webhook to be there.
         served = served.in_storage_version().unwrap_or(served);

@@ -10,7 +10,7 @@ use crate::options::{DeleteOptions, WriteKind, WriteOptions};
 use crate::pipeline::{not_allowed, written};
 use crate::verbs::reviewed;
 use crate::verbs::update::{Candidate, change};
-use crate::{connections, decode, negotiate, verbs};
+use crate::{connections, decode, negotiate, prepare, verbs};
 
 /// A request for `<object>/<subresource>`.
 pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiError> {
@@ -164,14 +164,44 @@ async fn finalize(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     verbs::update::check_name(target, &wanted)?;
     let finalizers = wanted.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
     let outcome = change(call, target, &options, |old| {
-        let given = object::resource_version(&wanted);
-        if !given.is_empty() && given != object::resource_version(old) {
-            return Err(ApiError::modified(target.group(), target.plural(), &target.name));
-        }
+        // Of another namespace of that name, or of a state that is over, it says nothing about this one.
+        prepare::check_uid(target, &wanted, old)?;
+        prepare::check_resource_version(target, &wanted, old)?;
         let mut new = old.clone();
         new["spec"]["finalizers"] = finalizers.clone();
         Ok(Candidate::Untracked(new))
     })
     .await?;
     Ok(answer::json(200, outcome.object()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestServer;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_namespace_is_finalized_as_it_is_and_not_in_the_name_of_another() {
+        let server = TestServer::start().await;
+        let namespaces = "/api/v1/namespaces";
+        let first = server.post(namespaces, &json!({"metadata": {"name": "a"}})).await;
+        let path = format!("{namespaces}/a");
+        assert_eq!(server.send("DELETE", &path, &Value::Null).await.0, 200);
+        let finalize = format!("{path}/finalize");
+        let metadata = |object: &Value| json!({"name": "a", "uid": object["metadata"]["uid"]});
+        let emptied = |metadata: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        assert_eq!(server.send("PUT", &finalize, &emptied(metadata(&first))).await.0, 200);
+        let second = server.post(namespaces, &json!({"metadata": {"name": "a"}})).await;
+        let mut past = metadata(&second);
+        past["resourceVersion"] = first["metadata"]["resourceVersion"].clone();
+        for (metadata, why) in [(metadata(&first), "UID in precondition"), (past, "the object has been modified")] {
+            let (code, status) = server.send("PUT", &finalize, &emptied(metadata)).await;
+            assert_eq!((code, &status["reason"]), (409, &json!("Conflict")), "{status}");
+            assert!(status["message"].as_str().is_some_and(|text| text.contains(why)), "{status}");
+        }
+        assert_eq!(server.get(&path).await["spec"]["finalizers"], json!(["kubernetes"]));
+        let mut now = metadata(&second);
+        now["resourceVersion"] = second["metadata"]["resourceVersion"].clone();
+        assert_eq!(server.send("PUT", &finalize, &emptied(now)).await.0, 200);
+    }
 }

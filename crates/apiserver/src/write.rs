@@ -199,21 +199,27 @@ impl ApiServer {
         Ok(Decision::Put(in_version(&shown, target)))
     }
 
-    /// Stores new objects together, in as few transactions as their size allows. `false` if one of them has come to
-    /// exist meanwhile: some of the others may then not be stored.
-    pub(crate) async fn create_together(&self, objects: &[(Target, Value)]) -> Result<bool, ApiError> {
+    /// Stores new objects together, in as few transactions as their size allows; each comes with what it rests on. `false` if
+    /// one of them has come to exist meanwhile, or does not rest on that any more: some of the others may then not be stored.
+    pub(crate) async fn create_together(&self, objects: &[(Target, Value, Vec<Compare>)]) -> Result<bool, ApiError> {
         let mut batch = Txn::default();
         let mut size = 0;
-        for (target, object) in objects {
+        for (target, object, guards) in objects {
             let key = format!("{}{}/{}", cache::ROOT, target.storage_key(), target.id());
             let value = to_stored(object, target);
-            if size + value.len() > BATCH_BYTES || batch.ops.len() >= BATCH_OPS {
+            // There are at least as many conditions as changes.
+            if size + value.len() > BATCH_BYTES || batch.compare.len() + guards.len() >= BATCH_OPS {
                 size = 0;
                 if !self.commit_batch(std::mem::take(&mut batch)).await? {
                     return Ok(false);
                 }
             }
             size += value.len();
+            for guard in guards {
+                if !batch.compare.iter().any(|known| known.key == guard.key) {
+                    batch.compare.push(guard.clone());
+                }
+            }
             batch.compare.push(Compare { key: key.clone(), revision: Revision::ZERO });
             batch.ops.push(Op::Put { key, value, lease: None });
         }

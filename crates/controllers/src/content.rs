@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use croft_reconcile::failure;
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta, Preconditions};
+use kube::{Api, Client};
 
 use crate::discovery::Kind;
 
@@ -31,13 +31,43 @@ impl Remaining {
     }
 }
 
-/// Deletes everything of a kind in a namespace (`""`: in all); tells what is held by finalizers. Dependants go by
-/// themselves: the garbage collector sees to it.
-pub(crate) async fn clear(client: &Client, kind: &Kind, namespace: &str) -> Result<Remaining, kube::Error> {
+/// A namespace or a definition that is going, or has gone: what is in it is to go too. Another one may have its name by now.
+#[derive(Debug)]
+pub(crate) struct Going<'a> {
+    pub(crate) api: &'a Api<DynamicObject>,
+    pub(crate) name: &'a str,
+    /// None once it has gone.
+    pub(crate) uid: Option<&'a str>,
+}
+
+impl Going<'_> {
+    /// Nothing is made in what is going. So whatever was seen before this says yes belongs to nothing that stays: not to another
+    /// one of that name, which is yet to come.
+    async fn is_so(&self) -> Result<bool, kube::Error> {
+        let found = self.api.get_metadata_opt(self.name).await?.map(|found| found.metadata);
+        Ok(match (&found, self.uid) {
+            (None, None) => true,
+            (Some(found), Some(uid)) => found.uid.as_deref() == Some(uid) && found.deletion_timestamp.is_some(),
+            _ => false,
+        })
+    }
+}
+
+/// Deletes everything of a kind in a namespace (`""`: in all); tells what is held by finalizers. `None` if there is nothing
+/// of `going` to be deleted any more. Dependants go by themselves: the garbage collector sees to it.
+pub(crate) async fn clear(
+    client: &Client,
+    kind: &Kind,
+    namespace: &str,
+    going: &Going<'_>,
+) -> Result<Option<Remaining>, kube::Error> {
     let mut found = 0;
     let mut next = None;
     loop {
         let (page, rest) = list(client, kind, namespace, next).await?;
+        if !page.is_empty() && !going.is_so().await? {
+            return Ok(None);
+        }
         found += page.len();
         let to_delete = page.into_iter().map(|object| object.metadata).filter(|m| m.deletion_timestamp.is_none());
         stream::iter(to_delete)
@@ -50,7 +80,7 @@ pub(crate) async fn clear(client: &Client, kind: &Kind, namespace: &str) -> Resu
             break;
         }
     }
-    if found == 0 { Ok(Remaining::default()) } else { remaining(client, kind, namespace).await }
+    if found == 0 { Ok(Some(Remaining::default())) } else { remaining(client, kind, namespace).await.map(Some) }
 }
 
 async fn remaining(client: &Client, kind: &Kind, namespace: &str) -> Result<Remaining, kube::Error> {

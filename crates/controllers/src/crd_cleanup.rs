@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use crate::MANAGER;
+use crate::content::{self, Going};
 use crate::discovery::{Kind, builtin};
 use crate::objects::Gone;
-use crate::{MANAGER, content};
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Objects that go one after another make for one look.
@@ -108,7 +109,7 @@ impl Definitions {
         match self.clear(&definition).await? {
             Ok(done) => {
                 self.report(&definition, &done).await?;
-                self.release(name).await?;
+                self.release(&definition).await?;
                 self.waiting.lock().remove(name);
                 self.offer_names(name).await
             }
@@ -127,14 +128,18 @@ impl Definitions {
         }
         let failed = |why: String| Progress::new("True", "InstanceDeletionFailed", why);
         let Some(kind) = kind_of(definition) else {
-            return Ok(Err(failed("could not list instances: no version is served".to_owned())));
+            return Ok(Err(failed("could not list instances: no version is stored".to_owned())));
         };
         let under_way = Progress::new("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
         if !is_late(definition) {
             self.report(definition, &under_way).await?;
         }
-        Ok(match content::clear(&self.client, &kind, "").await {
-            Ok(left) if left.objects == 0 => {
+        let (name, uid) = (definition.metadata.name.as_deref(), definition.metadata.uid.as_deref());
+        let going = Going { api: &self.api, name: name.unwrap_or_default(), uid };
+        Ok(match content::clear(&self.client, &kind, "", &going).await {
+            // It is another one by now, and what is there is of that.
+            Ok(None) => Err(under_way),
+            Ok(Some(left)) if left.objects == 0 => {
                 Ok(Progress::new("False", "InstanceDeletionCompleted", "removed all instances"))
             }
             Ok(_) if is_late(definition) => Err(Progress::new(
@@ -147,10 +152,16 @@ impl Definitions {
         })
     }
 
+    /// The definition as it is now; not another one of that name, which somebody made after it had gone.
+    async fn live(&self, definition: &DynamicObject) -> Result<Option<DynamicObject>, Error> {
+        let found = self.api.get_opt(definition.metadata.name.as_deref().unwrap_or_default()).await?;
+        Ok(found.filter(|found| found.metadata.uid == definition.metadata.uid && is_to_be_cleaned(found)))
+    }
+
     /// Writes the condition, if it changed.
     async fn report(&self, definition: &DynamicObject, progress: &Progress) -> Result<(), Error> {
-        let name = definition.metadata.name.as_deref().unwrap_or_default();
-        let Some(live) = self.api.get_opt(name).await? else { return Ok(()) };
+        let Some(live) = self.live(definition).await? else { return Ok(()) };
+        let name = live.metadata.name.as_deref().unwrap_or_default();
         let old = live.data.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let new = with_progress(&old, progress, &time::format_seconds(Timestamp::now()));
         if new == old {
@@ -164,8 +175,9 @@ impl Definitions {
         Ok(())
     }
 
-    async fn release(&self, name: &str) -> Result<(), Error> {
-        let Some(live) = self.api.get_opt(name).await? else { return Ok(()) };
+    async fn release(&self, definition: &DynamicObject) -> Result<(), Error> {
+        let Some(live) = self.live(definition).await? else { return Ok(()) };
+        let name = live.metadata.name.as_deref().unwrap_or_default();
         let left: Vec<&String> = live.metadata.finalizers.iter().flatten().filter(|f| *f != FINALIZER).collect();
         let patch = json!({ "metadata": {
             "uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version, "finalizers": left,
@@ -212,12 +224,12 @@ fn has_condition(definition: &DynamicObject, ty: &str, status: &str) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == ty && c["status"] == status)
 }
 
-/// The kind in any version that is served.
+/// The kind in the version that it is stored in. The server knows it even if no user is served it.
 fn kind_of(definition: &DynamicObject) -> Option<Kind> {
     let text = |path: &str| definition.data.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let versions = definition.data.pointer("/spec/versions").and_then(Value::as_array);
-    let served = versions.into_iter().flatten().find(|version| version["served"] == true)?;
-    let version = served["name"].as_str()?;
+    let stored = versions.into_iter().flatten().find(|version| version["storage"] == true)?;
+    let version = stored["name"].as_str()?;
     let resource = builtin(text("/spec/group"), version, text("/spec/names/kind"), text("/spec/names/plural"));
     Some(Kind::new(resource, text("/spec/scope") == "Namespaced"))
 }
@@ -239,34 +251,4 @@ fn with_progress(conditions: &[Value], progress: &Progress, now: &str) -> Vec<Va
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_condition_keeps_its_time_while_its_status_stays() {
-        let pending = json!({"type": "Terminating", "status": "True", "reason": "InstanceDeletionPending"});
-        let other = json!({"type": "Established", "status": "True"});
-        let under_way = Progress::new("True", "InstanceDeletionInProgress", "m");
-        let first = with_progress(&[other.clone(), pending], &under_way, "1");
-        assert_eq!(first[0], other);
-        assert_eq!(first[1]["lastTransitionTime"], "1", "the server sets none");
-        assert_eq!(with_progress(&first, &under_way, "2"), first);
-        let done = with_progress(&first, &Progress::new("False", "InstanceDeletionCompleted", "m"), "3");
-        assert_eq!(done[1]["lastTransitionTime"], "3");
-        assert_eq!(done.len(), 2);
-    }
-
-    #[test]
-    fn any_served_version_will_do() {
-        let mut definition = DynamicObject::new("things.example.com", &resource());
-        definition.data = json!({"spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Thing", "plural": "things"},
-            "versions": [{"name": "v1alpha1", "served": false}, {"name": "v1", "served": true}],
-        }});
-        let kind = kind_of(&definition).unwrap();
-        assert_eq!(kind.resource.api_version, "example.com/v1");
-        assert!(kind.is_namespaced);
-        definition.data["spec"]["versions"][1]["served"] = json!(false);
-        assert!(kind_of(&definition).is_none());
-    }
-}
+mod tests;

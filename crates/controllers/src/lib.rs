@@ -39,6 +39,8 @@ mod service_account;
 mod settings;
 mod snapshot_usage;
 mod templates;
+#[cfg(test)]
+mod testing;
 mod ticker;
 mod token_secret;
 mod virtual_machine;

@@ -2,6 +2,10 @@
 //!
 //! As upstream, pods go before everything else. What finalizers hold is told in the conditions; the namespace is looked
 //! at again when something in it has gone.
+//!
+//! Several servers may do this at once, and one of them may be late: there may be another namespace of that name, which is
+//! somebody's. So nothing is deleted unless the namespace that it was in is still going ([`Going`]), and the finalizer is taken
+//! from the very state that was looked at.
 
 mod conditions;
 
@@ -20,14 +24,15 @@ use tokio_util::sync::CancellationToken;
 
 use self::conditions::Findings;
 use crate::MANAGER;
-use crate::content::{self, Remaining};
+use crate::content::{self, Going, Remaining};
 use crate::discovery::{Kind, Kinds, builtin};
 use crate::objects::Gone;
 
 const FINALIZER: &str = "kubernetes";
 /// Objects that go one after another make for one look.
 const SETTLE: Duration = Duration::from_millis(10);
-/// A request that was let in just before the namespace began to go may be stored after the last look.
+/// What may be left in a namespace that is gone: objects of a server behind this one, which lets in what it likes, and all of them if
+/// somebody took the finalizer away by hand. By then they are there.
 const STRAGGLERS: Duration = Duration::from_secs(5);
 
 struct Namespaces {
@@ -91,36 +96,45 @@ impl Namespaces {
             self.waiting.lock().remove(name);
             return self.sweep(name).await;
         };
+        let Some(uid) = namespace.metadata.uid.clone() else { return Ok(()) };
         let is_finalized =
             namespace.data.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
         if namespace.metadata.deletion_timestamp.is_none() || is_finalized {
+            self.waiting.lock().remove(name);
             return Ok(());
         }
         // Before the look, so that what goes during it is not missed.
         self.waiting.lock().insert(name.to_owned());
-        let findings = self.clear(name).await;
-        self.report(&namespace, &findings).await?;
+        let Some(findings) = self.clear(&Going { api: &self.api, name, uid: Some(&uid) }).await else {
+            return Err(Error::NotYet("it is another one by now".to_owned()));
+        };
+        let reported = self.report(namespace, &findings).await?;
         if !findings.is_clear() {
             return Err(Error::NotYet(findings.summary()));
         }
-        self.finalize(namespace).await?;
+        if let Some(namespace) = reported {
+            self.finalize(namespace).await?;
+        }
         self.waiting.lock().remove(name);
         Ok(())
     }
 
-    /// Removes what was stored into a namespace that was just going.
+    /// Removes what is left in a namespace that is gone, unless there is a new one: then nobody can tell what is whose.
     async fn sweep(&self, name: &str) -> Result<(), Error> {
-        let findings = self.clear(name).await;
-        if findings.errors.is_empty() { Ok(()) } else { Err(Error::NotYet(findings.summary())) }
+        match self.clear(&Going { api: &self.api, name, uid: None }).await {
+            Some(findings) if !findings.errors.is_empty() => Err(Error::NotYet(findings.summary())),
+            _ => Ok(()),
+        }
     }
 
-    async fn clear(&self, name: &str) -> Findings {
+    /// `None` if the namespace is not what it was.
+    async fn clear(&self, going: &Going<'_>) -> Option<Findings> {
         let mut findings = Findings::default();
         let kinds = match Kinds::discover(&self.client).await {
             Ok(kinds) => kinds,
             Err(error) => {
                 findings.discovery = Some(failure::message(&error));
-                return findings;
+                return Some(findings);
             }
         };
         if !kinds.stale.is_empty() {
@@ -137,32 +151,33 @@ impl Namespaces {
             kinds.preferred.iter().filter(|kind| kind.is_namespaced && kind.supports("delete")).collect();
         let (pods, others): (Vec<&Arc<Kind>>, Vec<&Arc<Kind>>) = deletable.into_iter().partition(|k| k.is("", "pods"));
         for kind in pods {
-            self.clear_kind(kind, name, &mut findings).await;
+            self.clear_kind(kind, going, &mut findings).await?;
         }
         if !findings.errors.is_empty() || !findings.remaining.is_empty() {
-            return findings;
+            return Some(findings);
         }
         for kind in others {
-            self.clear_kind(kind, name, &mut findings).await;
+            self.clear_kind(kind, going, &mut findings).await?;
         }
-        findings
+        Some(findings)
     }
 
-    async fn clear_kind(&self, kind: &Kind, namespace: &str, findings: &mut Findings) {
-        match content::clear(&self.client, kind, namespace).await {
-            Ok(remaining) => findings.add(kind, namespace, remaining),
+    async fn clear_kind(&self, kind: &Kind, going: &Going<'_>, findings: &mut Findings) -> Option<()> {
+        match content::clear(&self.client, kind, going.name, going).await {
+            Ok(remaining) => findings.add(kind, going.name, remaining?),
             Err(error) => findings.errors.push(failure::message(&error)),
         }
+        Some(())
     }
 
-    /// Writes the conditions, if they changed.
-    async fn report(&self, namespace: &DynamicObject, findings: &Findings) -> Result<(), Error> {
+    /// Writes the conditions, if they changed. Returns the namespace as it is then, if it is still there.
+    async fn report(&self, namespace: DynamicObject, findings: &Findings) -> Result<Option<DynamicObject>, Error> {
         let old = namespace.data.pointer("/status/conditions").and_then(Value::as_array).cloned().unwrap_or_default();
         let now = croft_meta::time::format_seconds(jiff::Timestamp::now());
         let new = findings.conditions(&old, &now);
         let is_terminating = namespace.data.pointer("/status/phase") == Some(&json!("Terminating"));
         if new == old && is_terminating {
-            return Ok(());
+            return Ok(Some(namespace));
         }
         let patch = json!({
             "metadata": { "uid": namespace.metadata.uid },
@@ -170,14 +185,12 @@ impl Namespaces {
         });
         let name = namespace.metadata.name.as_deref().unwrap_or_default();
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        failure::absent_is_none(self.api.patch_status(name, &params, &Patch::Merge(patch)).await)?;
-        Ok(())
+        Ok(failure::absent_is_none(self.api.patch_status(name, &params, &Patch::Merge(patch)).await)?)
     }
 
+    /// Whoever changed it meanwhile, or made another, has it refused.
     async fn finalize(&self, mut namespace: DynamicObject) -> Result<(), Error> {
         let name = namespace.metadata.name.clone().unwrap_or_default();
-        // The conditions were written since; the finalizers are what counts.
-        namespace.metadata.resource_version = None;
         if let Some(finalizers) = namespace.data.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
@@ -213,3 +226,6 @@ fn unexpected(kind: &Kind, namespace: &str) -> String {
     let gvr = format!("{}/{}, Resource={}", resource.group, resource.version, resource.plural);
     format!("unexpected items still remain in namespace: {namespace} for gvr: {gvr}")
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,8 @@ const IMPERSONATE: &str = "impersonate-";
 const WEBSOCKET_BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
-/// Whatever the server behind says; 503 in upstream's words if it says nothing.
+/// Whatever the server behind says; 503 in upstream's words if it says nothing. Whoever calls this holds the seat for it: a
+/// second one would be waited for by those who hold the first ones.
 pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, body: Body) -> Result<Answer, ApiError> {
     if !means_one_thing(&call.info) {
         return Err(ApiError::no_such_path());
@@ -44,14 +45,6 @@ pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, bo
     if !backend.is_available {
         return Ok(unavailable("service unavailable"));
     }
-    let is_watch = call.info.verb == "watch";
-    let is_upgrade = parts.headers.contains_key(UPGRADE);
-    let _seat = if call.is_internal || is_watch || is_upgrade {
-        None
-    } else {
-        let of = call.server.fairness.classify(&call.user, &call.info);
-        Some(call.server.fairness.seat(&of, 1).await?)
-    };
     let path = match parts.uri.query() {
         Some(query) => format!("{}?{query}", call.info.path),
         None => call.info.path.clone(),
@@ -61,6 +54,7 @@ pub(crate) async fn answer(call: &Call, backend: &Backend, parts: &mut Parts, bo
         *request.headers_mut() = passed_on(&parts.headers, &call.user);
     }
     let request = request.map_err(ApiError::internal)?;
+    let is_upgrade = parts.headers.contains_key(UPGRADE);
     let client = if is_upgrade { parts.extensions.remove::<OnUpgrade>() } else { None };
     match tokio::time::timeout(ANSWER, send(&call.server, backend, request)).await {
         Ok(Ok(answer)) => returned(call, answer, client),

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use croft_meta::{ApiError, object};
+use croft_store::Compare;
 use serde_json::{Map, Value, json};
 
 use super::{Existing, Wanted, options, stored_versions, target};
@@ -48,6 +49,13 @@ async fn install_all(server: &Arc<ApiServer>) -> Result<(), ApiError> {
         }
         install_some(server, some).await?;
     }
+}
+
+/// The definitions that are being deleted: they come back when they have gone.
+pub(super) fn going(server: &ApiServer) -> Vec<String> {
+    let catalog = server.catalog();
+    let is_there = |name: &String| catalog.definition(name).is_some_and(|definition| !definition.is_going);
+    croft_api::shipped_names().filter(|name| !is_there(name)).collect()
 }
 
 /// What this start has found, for the next one.
@@ -98,7 +106,7 @@ async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Resul
     }
     // Nothing is served yet, so this waits for nobody; the next start compares again.
     let created = missing.iter().map(|(target, definition)| new(server, target, definition.clone()));
-    let created = created.collect::<Result<Vec<_>, _>>()?;
+    let created: Vec<_> = created.collect::<Result<_, ApiError>>()?;
     if !server.create_together(&created).await? {
         // Another server was quicker. If it is of another version, the younger of the two has the last word.
         outdated.extend(missing);
@@ -111,7 +119,7 @@ async fn install_some(server: &Arc<ApiServer>, definitions: Vec<Value>) -> Resul
 
 /// A definition as it is first stored. A test proves that all of them pass the rules for definitions, so that no start
 /// has to: it would be most of the time that the first one takes.
-fn new(server: &ApiServer, target: &Target, mut definition: Value) -> Result<(Target, Value), ApiError> {
+fn new(server: &ApiServer, target: &Target, mut definition: Value) -> Result<(Target, Value, Vec<Compare>), ApiError> {
     prepare::default(target, &mut definition);
     prepare::stamp_new(server, target, &mut definition)?;
     let tracked = prepare::with_write_context(server, target, &options().field_manager, |cx| {
@@ -119,7 +127,7 @@ fn new(server: &ApiServer, target: &Target, mut definition: Value) -> Result<(Ta
     });
     tracked.map_err(ApiError::internal)?;
     crd::establish(&server.catalog(), &mut definition, None);
-    Ok((target.clone(), definition))
+    Ok((target.clone(), definition, Vec::new()))
 }
 
 /// One that is being deleted cannot be had back before it is gone.
