@@ -45,7 +45,7 @@ impl Policies {
     }
 }
 
-/// Before an object is admitted by anything else: changes it as the mutating policies say.
+/// Before an object is admitted by anything else: changes it as the mutating policies say. Its namespace is known by now.
 pub(crate) fn mutate(
     call: &Call,
     target: &Target,
@@ -59,11 +59,6 @@ pub(crate) fn mutate(
     let index = call.server.policies.index();
     // What a scale is made of is not what was sent.
     if index.mutating.is_empty() || request::subresource(call, target) == "scale" {
-        return Ok(());
-    }
-    // Without its namespace nothing is created, which is told later.
-    let namespaces = call.server.cache.collection("core/namespaces");
-    if !target.namespace.is_empty() && namespaces.get(&target.namespace).is_none() {
         return Ok(());
     }
     let Some(mutated) = mutating::run(&index.mutating, &Request::new(call, target, Some(new), old, dry_run))? else {
@@ -216,6 +211,24 @@ mod tests {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
             assert!(map["metadata"][field].is_null(), "{map}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn policies_are_asked_about_a_namespace_that_another_server_has_just_made() {
+        let (server, store) = TestServer::start_lagging().await;
+        let expression = "Object{data: {'team': namespaceObject.metadata.labels.team}}";
+        let mut constraints = rules("", "v1", "configmaps");
+        constraints["namespaceSelector"] = json!({"matchLabels": {"team": "a"}});
+        let spec = json!({
+            "matchConstraints": constraints, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+        });
+        policy(&server, "MutatingAdmissionPolicy", "admissionregistration.k8s.io/v1beta1", &spec).await;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "uid": "u",
+            "labels": {"team": "a"}}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        store.put_elsewhere("core/namespaces", &namespace).await;
+        let map = server.post("/api/v1/namespaces/new/configmaps", &json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(map["data"]["team"], "a", "{map}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,6 +81,8 @@ pub(crate) async fn prepared(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
+    // There is nothing to ask about what cannot be; and policies and webhooks choose by what the namespace is like.
+    admission::namespace_accepts(call, target, &object).await?;
     admission::policy::mutate(call, target, &mut object, None, options.dry_run)?;
     let hooks = Hooks::find(call, target, Operation::Create);
     if let Some(hooks) = &hooks {

@@ -117,8 +117,6 @@ pub(crate) async fn mutate_new(
     hooks: &Hooks,
     object: Value,
 ) -> Result<Value, ApiError> {
-    // There is nothing to ask about what cannot be.
-    admission::namespace_accepts(call, target, &object).await?;
     let stamped = object["metadata"].clone();
     let attributes = Attributes::create(call, target, &object, dry_run);
     let mutated = hooks.mutate(&attributes, Some(object), None).await?;
