@@ -1,6 +1,9 @@
 //! Mutating admission policies: what they make of what is written, and how bad ones are turned away.
 
 use croft_e2e::policy_objects::{MAPS, applied, map, message, mutating, patched, path, post, rule, start, with};
+use croft_e2e::webhook_field::{Field, MUTATING};
+use croft_e2e::webhook_server::Reply;
+use croft_testkit::StoreKind;
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,4 +99,39 @@ async fn mutating_policies_change_what_is_stored() {
         );
     })
     .await;
+}
+
+/// A policy sets a label, a webhook takes it away again: whoever wants to hear of it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_hear_of_webhooks_and_webhooks_of_policies() {
+    let field = Field::new(StoreKind::Embedded).await;
+    field.hooks.on("/strip", |request| match request["object"]["metadata"]["labels"]["team"].as_str() {
+        Some(_) => Reply::patch(&json!([{"op": "remove", "path": "/metadata/labels/team"}])),
+        None => Reply::allow(),
+    });
+    field.hooks.on("/sees", |_| Reply::allow());
+    let hooks = [field.hook("strip", &json!({})), field.hook("sees", &json!({"reinvocationPolicy": "IfNeeded"}))];
+    field.configure(MUTATING, "hooks", &hooks).await;
+    let (mut policy, binding) = mutating("team", applied("Object{metadata: Object.metadata{labels: {'team': 'a'}}}"));
+    for (reinvocation, label, asked) in
+        [("Never", json!(null), &["/strip", "/sees"][..]), ("IfNeeded", json!("a"), &["/strip", "/sees", "/sees"][..])]
+    {
+        policy["spec"]["reinvocationPolicy"] = json!(reinvocation);
+        with(&field.client, &policy, &binding, async || {
+            let name = reinvocation.to_lowercase();
+            field.hooks.forget();
+            let made = field.made(&name, &json!({"a": "1"})).await;
+            assert_eq!(made["metadata"]["labels"]["team"], label, "{reinvocation}: {made}");
+            assert_eq!(field.hooks.paths(), asked, "{reinvocation}");
+            let seen = field.hooks.asked("/sees").pop().expect("asked");
+            assert_eq!(seen["object"]["metadata"]["labels"]["team"], label, "{reinvocation}: {seen}");
+
+            field.hooks.forget();
+            let changed = field.merge(&name, &json!({"data": {"a": "2"}})).await.ok().expect("changed");
+            assert_eq!((&changed["metadata"]["labels"]["team"], &changed["data"]["a"]), (&label, &json!("2")));
+            assert_eq!(field.hooks.paths(), asked, "{reinvocation}");
+        })
+        .await;
+    }
+    field.clear().await;
 }

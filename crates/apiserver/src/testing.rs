@@ -1,6 +1,10 @@
 //! A whole server in the process of a test, without controllers and without a socket.
 
-use croft_store::{Embedded, EmbeddedOptions};
+mod lagging;
+
+use std::sync::Arc;
+
+use croft_store::{Embedded, EmbeddedOptions, Store};
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
@@ -11,6 +15,8 @@ use crate::config::Config;
 use crate::local::LocalService;
 use crate::server::{Running, start_unheard};
 
+pub(crate) use lagging::Lagging;
+
 #[derive(Debug)]
 pub(crate) struct TestServer {
     pub(crate) running: Running,
@@ -20,8 +26,18 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).unwrap();
+        let (dir, store) = store();
+        Self::start_on(dir, store).await
+    }
+
+    /// One that hears late of what others do.
+    pub(crate) async fn start_lagging() -> (Self, Arc<Lagging>) {
+        let (dir, store) = store();
+        let lagging = Arc::new(Lagging::new(store));
+        (Self::start_on(dir, Arc::clone(&lagging) as Arc<dyn Store>).await, lagging)
+    }
+
+    async fn start_on(dir: TempDir, store: Arc<dyn Store>) -> Self {
         let running = start_unheard(Config::new(dir.path().to_owned(), store)).await.unwrap();
         Self { local: running.local(), running, _dir: dir }
     }
@@ -48,4 +64,10 @@ impl TestServer {
         assert_eq!(code, 201, "{path}: {made}");
         made
     }
+}
+
+fn store() -> (TempDir, Arc<dyn Store>) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Embedded::open(&dir.path().join("store"), EmbeddedOptions::default()).unwrap();
+    (dir, store)
 }

@@ -94,6 +94,7 @@ impl ApiServer {
         let id = target.id();
         let (mut is_fresh, mut is_overtaken) = (false, false);
         for _ in 0..MAX_TRIES {
+            let known = self.cache.applied();
             let quotas = Quotas::of(&self.cache, target);
             let current = collection.get(&id);
             if current.is_none()
@@ -116,7 +117,8 @@ impl ApiServer {
             if !is_fresh && matches!(decided, Err(_) | Ok((Decision::Keep, _))) {
                 self.cache.fresh().await?;
                 is_fresh = true;
-                if !same(current.as_ref(), collection.get(&id).as_ref()) {
+                // It may rest on other objects too: on quotas, on what is in use.
+                if self.cache.applied() != known {
                     continue;
                 }
             }
@@ -290,10 +292,6 @@ impl ApiServer {
     }
 }
 
-fn same(a: Option<&Arc<Object>>, b: Option<&Arc<Object>>) -> bool {
-    a.map(|o| o.revision) == b.map(|o| o.revision)
-}
-
 fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
     match decision {
         Decision::Put(mut object) => {
@@ -365,3 +363,6 @@ pub(crate) fn convert(object: &mut Value, target: &Target, to: &Gvk) {
         None => object["apiVersion"] = Value::from(to.api_version()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,8 @@
 //! The language and Kubernetes' functions come from kube-cel; which value a rule sees, which old
 //! value it is compared with, and the texts of its errors follow apiextensions-apiserver.
 //!
-//! Rules come from users: they are checked for shapes that the interpreter cannot take, and the work
-//! that one request may cause is bounded before it is done.
+//! Rules come from users: they are checked for shapes that nothing can take, and evaluated as the expressions of policies
+//! are (`crate::expression`), which counts the work that one request causes.
 
 mod check;
 mod evaluate;
@@ -17,22 +17,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use croft_meta::{FieldError, FieldErrors, FieldPath};
-use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
-use self::check::Weight;
-pub(crate) use self::check::most_symbols_exceeded;
 pub(crate) use self::field_path::normalise as normalise_field_path;
 pub(crate) use self::stack::with_room;
 pub(crate) use self::value::{CONTEXT, TYPES};
+use crate::expression::Expression;
 use crate::model::{Additional, ListType, Schema};
 
 /// All rules of a schema.
 #[derive(Debug)]
 pub struct CelRules {
     root: Option<Node>,
-    /// Some rule needs more stack than a worker thread has.
-    is_deep: bool,
 }
 
 /// The rules at one place of the schema, and below it.
@@ -56,14 +52,13 @@ struct Rule {
     reason: String,
     uses_old_self: bool,
     optional_old_self: bool,
-    weight: Weight,
 }
 
 impl CelRules {
     /// Compiles every rule. `path` is where the schema stands in its CustomResourceDefinition.
     pub fn compile(schema: &Schema, path: &FieldPath) -> Result<Self, FieldErrors> {
         if !has_rules(schema) {
-            return Ok(Self { root: None, is_deep: false });
+            return Ok(Self { root: None });
         }
         let compile = || {
             let mut errors = Vec::new();
@@ -71,8 +66,7 @@ impl CelRules {
             (root, errors)
         };
         let (root, errors) = stack::with_room(compile).map_err(|err| vec![internal_error(path, &err)])?;
-        let is_deep = root.as_ref().is_some_and(Node::is_deep);
-        if errors.is_empty() { Ok(Self { root, is_deep }) } else { Err(errors) }
+        if errors.is_empty() { Ok(Self { root }) } else { Err(errors) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -86,12 +80,7 @@ impl CelRules {
 
     /// The same for a value that stands at `path`.
     pub(crate) fn evaluate_at(&self, path: &FieldPath, new: &Value, old: Option<&Value>) -> FieldErrors {
-        let Some(root) = &self.root else { return Vec::new() };
-        let run = || evaluate::run(root, path, new, old);
-        if !self.is_deep {
-            return run();
-        }
-        stack::with_room(run).unwrap_or_else(|err| vec![internal_error(path, &err)])
+        self.root.as_ref().map_or_else(Vec::new, |root| evaluate::run(root, path, new, old))
     }
 
     /// Rules are not run on an object whose shape is already known to be wrong; upstream says so with this error.
@@ -121,15 +110,6 @@ fn has_rules(schema: &Schema) -> bool {
         || additional
         || schema.items.as_deref().is_some_and(has_rules)
         || schema.properties.values().any(|property| has_rules(property))
-}
-
-impl Node {
-    fn is_deep(&self) -> bool {
-        self.rules.iter().any(|rule| rule.weight.is_deep())
-            || self.properties.values().any(Self::is_deep)
-            || self.additional.as_deref().is_some_and(Self::is_deep)
-            || self.items.as_deref().is_some_and(Self::is_deep)
-    }
 }
 
 /// `uncorrelatable` is the list below which no old value can be found.
@@ -193,7 +173,7 @@ impl Rule {
         let message = (!message_source.is_empty())
             .then(|| check::compile(&message_source, schema, check::Wants::String, optional_old_self, is_resource));
         let message = message.and_then(|m| m.map_err(|why| errors.push(invalid("messageExpression", why))).ok());
-        let uses_old_self = compiled.as_ref().is_some_and(|(program, _)| program.references().has_variable("oldSelf"));
+        let uses_old_self = compiled.as_ref().is_some_and(|checked| checked.uses_old_self);
         if let (true, Some(list)) = (uses_old_self, uncorrelatable) {
             let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {list}");
             errors.push(FieldError::invalid(&path.child("rule"), source.as_str(), detail));
@@ -202,20 +182,16 @@ impl Rule {
             let detail = "may not be set if oldSelf is not used in rule";
             errors.push(FieldError::invalid(&path.child("optionalOldSelf"), json["optionalOldSelf"].clone(), detail));
         }
-        let Some((program, mut weight)) = compiled.filter(|_| errors.is_empty()) else { return Err(errors) };
+        let Some(compiled) = compiled.filter(|_| errors.is_empty()) else { return Err(errors) };
         Ok(Self {
             text: source,
-            program,
+            program: compiled.program,
             message: text("message"),
-            message_program: message.map(|(program, message_weight)| {
-                weight.add(message_weight);
-                program
-            }),
+            message_program: message.map(|checked| checked.program),
             field_path: normalise_field_path(schema, &text("fieldPath")).unwrap_or_default(),
             reason: text("reason"),
             uses_old_self,
             optional_old_self,
-            weight,
         })
     }
 

@@ -1,10 +1,10 @@
 //! CEL expressions of admission policies and match conditions of webhooks: compiled once, evaluated on every request that
-//! matches. Those that say who the owner of a token is are the same, with other names.
+//! matches. Those that say who the owner of a token is are the same, with other names. Rules of schemas are compiled by
+//! `crate::cel`, and evaluated here.
 //!
-//! The parser and Kubernetes' functions come from kube-cel. The walk is our own: rules of schemas (`crate::cel`) bound
-//! their work before it is done, by the size of what they see; a policy sees whole objects, namespaces and parameters,
-//! so that its work is counted while it is done, and stops at Kubernetes' limits. Values are looked at where they are
-//! and not copied, variables are evaluated when they are first used, and an authorizer answers as it is asked.
+//! The parser and Kubernetes' functions come from kube-cel. The walk is our own, since its work has to be counted while it
+//! is done, and to stop at Kubernetes' limits. Values are looked at where they are and not copied, variables are evaluated
+//! when they are first used, and an authorizer answers as it is asked.
 //!
 //! Start reading at [`Expression::compile`] and [`Evaluation`].
 
@@ -21,19 +21,26 @@ mod selects;
 mod tests;
 mod types;
 mod value;
+mod weight;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use kube_cel::cel::parser::{Expression as Program, Parser};
 use serde_json::Value;
 
 pub use authorizer::{Asked, Authorize, Verdict};
 pub use evaluate::Evaluation;
+pub(crate) use types::is_library;
+pub(crate) use value::{Key, Text, Val};
 
-use crate::cel::{most_symbols_exceeded, with_room};
+use crate::cel::with_room;
 
 const MOST_BYTES: usize = 64 << 10;
+/// Operators, dots and brackets; each may be a level of the parser's recursion.
+const MOST_SYMBOLS: usize = 1500;
 const MOST_ERRORS: usize = 5;
+/// So many characters of a value are quoted in an error, which may be kept and copied.
+const MOST_QUOTED: usize = 256;
 /// What one expression may spend, in upstream's units: about one per step.
 const CALL_LIMIT: u64 = 1_000_000;
 /// What all expressions of one request may spend.
@@ -94,23 +101,17 @@ pub struct Expression {
 impl Expression {
     /// The error is worded as Kubernetes words it.
     pub fn compile(source: &str, names: &Names<'_>, wants: Wants) -> Result<Self, String> {
-        if source.len() > MOST_BYTES {
-            return Err(format!("compilation failed: expression is longer than {MOST_BYTES} bytes"));
-        }
-        if let Some(most) = most_symbols_exceeded(source) {
-            return Err(format!("compilation failed: expression has more than {most} operators"));
-        }
         let compile = || {
-            let parsed = Parser::new().enable_optional_syntax(true).parse(source);
-            let program = parsed.map_err(|err| {
-                // What follows the first mistakes follows from them.
-                let first: Vec<String> = err.errors.iter().take(MOST_ERRORS).map(ToString::to_string).collect();
-                format!("compilation failed: {}", first.join("\n"))
-            })?;
+            let program = parse(source)?;
             check::check(source, &program, names, wants)?;
             Ok(Self { source: source.to_owned(), program })
         };
         with_room(compile).unwrap_or_else(|err| Err(format!("compilation failed: {err}")))
+    }
+
+    /// A rule of a schema, which has been checked against that schema.
+    pub(crate) fn checked(source: &str, program: Program) -> Self {
+        Self { source: source.to_owned(), program }
     }
 
     pub fn source(&self) -> &str {
@@ -123,20 +124,61 @@ impl Expression {
     }
 }
 
-/// What expressions of a request may still spend together.
+/// The tree of an expression, or what is wrong with its text.
+pub(crate) fn parse(source: &str) -> Result<Program, String> {
+    if source.len() > MOST_BYTES {
+        return Err(format!("compilation failed: expression is longer than {MOST_BYTES} bytes"));
+    }
+    if symbols(source) > MOST_SYMBOLS {
+        return Err(format!("compilation failed: expression has more than {MOST_SYMBOLS} operators"));
+    }
+    Parser::new().enable_optional_syntax(true).parse(source).map_err(|err| {
+        // What follows the first mistakes follows from them, and each is told with the whole text.
+        let first: Vec<String> = err.errors.iter().take(MOST_ERRORS).map(ToString::to_string).collect();
+        format!("compilation failed: {}", first.join("\n"))
+    })
+}
+
+/// Counts symbols outside of strings.
+fn symbols(source: &str) -> usize {
+    let mut count = 0;
+    let mut quote = None;
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => {
+                chars.next();
+            }
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, c) => count += usize::from(".+-*/%<>=!&|?:,([{".contains(c)),
+        }
+    }
+    count
+}
+
+/// What expressions of a request may still spend together, and what it was spent on that serves the next one too.
 #[derive(Debug)]
-pub struct Budget(Cell<u64>);
+pub struct Budget {
+    left: Cell<u64>,
+    patterns: RefCell<patterns::Patterns>,
+}
 
 impl Default for Budget {
     fn default() -> Self {
-        Self(Cell::new(BUDGET))
+        Self::new(BUDGET)
     }
 }
 
 impl Budget {
+    fn new(left: u64) -> Self {
+        Self { left: Cell::new(left), patterns: RefCell::default() }
+    }
+
     /// For the match conditions of one webhook.
     pub fn of_conditions() -> Self {
-        Self(Cell::new(CONDITIONS_BUDGET))
+        Self::new(CONDITIONS_BUDGET)
     }
 }
 
@@ -190,11 +232,11 @@ impl Fault {
     }
 
     fn no_such_key(key: impl std::fmt::Display) -> Self {
-        Self::Failed(format!("no such key: {key}"))
+        Self::Failed(format!("no such key: {key:.MOST_QUOTED$}"))
     }
 
     /// Errors of an operand can be outweighed by the other one (`true || error`); that the work is too much cannot.
-    fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         !matches!(self, Self::Failed(_))
     }
 

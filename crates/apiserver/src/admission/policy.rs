@@ -24,6 +24,8 @@ use crate::call::{Call, Target};
 use crate::webhooks::Operation;
 use crate::{decode, prepare};
 
+pub(crate) use mutating::Reinvocable;
+
 use index::Index;
 use request::Request;
 
@@ -45,30 +47,48 @@ impl Policies {
     }
 }
 
-/// Before an object is admitted by anything else: changes it as the mutating policies say.
+/// Before an object is admitted by anything else: changes it as the mutating policies say. Its namespace is known by now.
 pub(crate) fn mutate(
     call: &Call,
     target: &Target,
     new: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
-) -> Result<(), ApiError> {
-    if is_exempt(call, target) {
-        return Ok(());
-    }
-    let index = call.server.policies.index();
+) -> Result<Reinvocable, ApiError> {
+    let Some(index) = mutating_index(call, target) else { return Ok(Reinvocable::default()) };
+    let (mutated, reinvocable) = mutating::run(&index.mutating, &Request::new(call, target, Some(new), old, dry_run))?;
+    take(target, new, old, mutated)?;
+    Ok(reinvocable)
+}
+
+/// After webhooks have changed an object: asks those policies again that want to see what others make of their work. Have they
+/// changed it once more?
+pub(crate) fn mutate_again(
+    call: &Call,
+    target: &Target,
+    new: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+    asked: &Reinvocable,
+) -> Result<bool, ApiError> {
+    let Some(index) = mutating_index(call, target).filter(|_| !asked.is_empty()) else { return Ok(false) };
+    let request = Request::new(call, target, Some(new), old, dry_run);
+    let mutated = mutating::run_again(&index.mutating, &request, asked)?;
+    take(target, new, old, mutated)
+}
+
+/// The policies, if there are any that such a request is shown to.
+fn mutating_index(call: &Call, target: &Target) -> Option<Arc<Index>> {
     // What a scale is made of is not what was sent.
-    if index.mutating.is_empty() || request::subresource(call, target) == "scale" {
-        return Ok(());
+    if is_exempt(call, target) || request::subresource(call, target) == "scale" {
+        return None;
     }
-    // Without its namespace nothing is created, which is told later.
-    let namespaces = call.server.cache.collection("core/namespaces");
-    if !target.namespace.is_empty() && namespaces.get(&target.namespace).is_none() {
-        return Ok(());
-    }
-    let Some(mutated) = mutating::run(&index.mutating, &Request::new(call, target, Some(new), old, dry_run))? else {
-        return Ok(());
-    };
+    Some(call.server.policies.index()).filter(|index| !index.mutating.is_empty())
+}
+
+/// Puts what policies made of an object in its place, with what they have no say in as it was.
+fn take(target: &Target, new: &mut Value, old: Option<&Value>, mutated: Option<Value>) -> Result<bool, ApiError> {
+    let Some(mutated) = mutated else { return Ok(false) };
     let before = std::mem::replace(new, mutated);
     keep_identity(new, &before);
     if old.is_none() {
@@ -80,7 +100,7 @@ pub(crate) fn mutate(
         ApiError::new(500, "", format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
     })?;
     prepare::default(target, new);
-    Ok(())
+    Ok(true)
 }
 
 /// After everything else has agreed: what the validating policies say. `new` is `None` for a deletion.
@@ -101,16 +121,40 @@ pub(crate) fn mutate_sent(
     operation: Operation,
     sent: &mut Value,
     dry_run: bool,
-) -> Result<(), ApiError> {
+) -> Result<Reinvocable, ApiError> {
     if is_exempt(call, target) {
-        return Ok(());
+        return Ok(Reinvocable::default());
     }
     let index = call.server.policies.index();
     if index.mutating.is_empty() {
-        return Ok(());
+        return Ok(Reinvocable::default());
     }
     let request = Request::sent(call, target, operation, sent, dry_run);
-    let Some(mut mutated) = mutating::run(&index.mutating, &request)? else { return Ok(()) };
+    let (mutated, reinvocable) = mutating::run(&index.mutating, &request)?;
+    take_sent(sent, mutated)?;
+    Ok(reinvocable)
+}
+
+/// As [`mutate_again`], for what is sent and not stored as such.
+pub(crate) fn mutate_sent_again(
+    call: &Call,
+    target: &Target,
+    operation: Operation,
+    sent: &mut Value,
+    dry_run: bool,
+    asked: &Reinvocable,
+) -> Result<bool, ApiError> {
+    if asked.is_empty() || is_exempt(call, target) {
+        return Ok(false);
+    }
+    let index = call.server.policies.index();
+    let request = Request::sent(call, target, operation, sent, dry_run);
+    let mutated = mutating::run_again(&index.mutating, &request, asked)?;
+    take_sent(sent, mutated)
+}
+
+fn take_sent(sent: &mut Value, mutated: Option<Value>) -> Result<bool, ApiError> {
+    let Some(mut mutated) = mutated else { return Ok(false) };
     let gvk = object::gvk(sent);
     for field in ["apiVersion", "kind"] {
         mutated[field] = sent[field].clone();
@@ -121,7 +165,7 @@ pub(crate) fn mutate_sent(
         croft_schema::decode(&schema, &mut mutated, kind).map_err(|why| ApiError::new(500, "", failed(why)))?;
     }
     *sent = mutated;
-    Ok(())
+    Ok(true)
 }
 
 /// As [`validate`], for what is sent and not stored as such.
@@ -216,6 +260,24 @@ mod tests {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
             assert!(map["metadata"][field].is_null(), "{map}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn policies_are_asked_about_a_namespace_that_another_server_has_just_made() {
+        let (server, store) = TestServer::start_lagging().await;
+        let expression = "Object{data: {'team': namespaceObject.metadata.labels.team}}";
+        let mut constraints = rules("", "v1", "configmaps");
+        constraints["namespaceSelector"] = json!({"matchLabels": {"team": "a"}});
+        let spec = json!({
+            "matchConstraints": constraints, "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+        });
+        policy(&server, "MutatingAdmissionPolicy", "admissionregistration.k8s.io/v1beta1", &spec).await;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new", "uid": "u",
+            "labels": {"team": "a"}}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        store.put_elsewhere("core/namespaces", &namespace).await;
+        let map = server.post("/api/v1/namespaces/new/configmaps", &json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(map["data"]["team"], "a", "{map}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,10 +81,12 @@ pub(crate) async fn prepared(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
-    admission::policy::mutate(call, target, &mut object, None, options.dry_run)?;
+    // There is nothing to ask about what cannot be; and policies and webhooks choose by what the namespace is like.
+    admission::namespace_accepts(call, target, &object).await?;
+    let asked = admission::policy::mutate(call, target, &mut object, None, options.dry_run)?;
     let hooks = Hooks::find(call, target, Operation::Create);
     if let Some(hooks) = &hooks {
-        object = Box::pin(reviewed::mutate_new(call, target, options.dry_run, hooks, object)).await?;
+        object = Box::pin(reviewed::mutate_new(call, target, options.dry_run, (hooks, &asked), object)).await?;
     }
     admission::admit_create(call, target, &mut object).await?;
     prepare::for_create(target, &mut object);

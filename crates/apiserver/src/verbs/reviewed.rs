@@ -7,6 +7,7 @@
 use croft_meta::{ApiError, object};
 use serde_json::Value;
 
+use crate::admission::policy::Reinvocable;
 use crate::call::{Call, Target};
 use crate::options::{DeleteOptions, WriteOptions};
 use crate::verbs::scale;
@@ -66,10 +67,13 @@ pub(crate) async fn change(
     let named = seen.target(target);
     for _ in 0..MOST_TURNS {
         let old = current(call, target).await?;
-        let (mut new, tracked) = update::tracked_state(call, target, options, &old, make(&old)?)?;
+        let ((mut new, tracked), asked) = update::tracked_state(call, target, options, &old, make(&old)?)?;
         let attributes = Attributes::update(call, named, options.dry_run);
         let shown_old = seen.show(&old)?;
-        if let Some(mutated) = hooks.mutate(&attributes, Some(seen.show(&new)?), Some(&shown_old)).await? {
+        let mut again = |object: &mut Value| {
+            admission::policy::mutate_again(call, target, object, Some(&old), options.dry_run, &asked)
+        };
+        if let Some(mutated) = hooks.mutate(&attributes, Some(seen.show(&new)?), Some(&shown_old), &mut again).await? {
             seen.take(&mut new, mutated)?;
         }
         let decision = update::admitted_state(call, target, options.dry_run, &old, (new, tracked))?;
@@ -99,7 +103,7 @@ pub(crate) async fn delete(
         // What is on its way out already has been asked about.
         if !matches!(decide(&old)?, Decision::Keep) {
             let attributes = Attributes::delete(call, target, options);
-            hooks.mutate(&attributes, None, Some(&old)).await?;
+            hooks.mutate(&attributes, None, Some(&old), &mut |_| Ok(false)).await?;
             hooks.validate(&attributes, None, Some(&old)).await?;
         }
         if let Some(outcome) = commit(call, target, options.dry_run, &old, &decide).await? {
@@ -114,14 +118,13 @@ pub(crate) async fn mutate_new(
     call: &Call,
     target: &Target,
     dry_run: bool,
-    hooks: &Hooks,
+    (hooks, asked): (&Hooks, &Reinvocable),
     object: Value,
 ) -> Result<Value, ApiError> {
-    // There is nothing to ask about what cannot be.
-    admission::namespace_accepts(call, target, &object).await?;
     let stamped = object["metadata"].clone();
     let attributes = Attributes::create(call, target, &object, dry_run);
-    let mutated = hooks.mutate(&attributes, Some(object), None).await?;
+    let mut again = |object: &mut Value| admission::policy::mutate_again(call, target, object, None, dry_run, asked);
+    let mutated = hooks.mutate(&attributes, Some(object), None, &mut again).await?;
     let mut object = mutated.unwrap_or_default();
     if !target.name.is_empty() {
         update::check_name(target, &object)?;
@@ -157,9 +160,12 @@ pub(crate) async fn action(
     object["apiVersion"] = Value::from(attributes.kind.api_version());
     object["kind"] = Value::from(attributes.kind.kind.as_str());
     let hooks = Hooks::find(call, target, Operation::Create);
-    admission::policy::mutate_sent(call, target, Operation::Create, &mut object, dry_run)?;
+    let asked = admission::policy::mutate_sent(call, target, Operation::Create, &mut object, dry_run)?;
     if let Some(hooks) = &hooks {
-        object = hooks.mutate(&attributes, Some(object), None).await?.unwrap_or_default();
+        let mut again = |object: &mut Value| {
+            admission::policy::mutate_sent_again(call, target, Operation::Create, object, dry_run, &asked)
+        };
+        object = hooks.mutate(&attributes, Some(object), None, &mut again).await?.unwrap_or_default();
     }
     complete(&mut object)?;
     admission::policy::validate_sent(call, target, Operation::Create, &object, dry_run)?;
@@ -175,10 +181,13 @@ pub(crate) async fn connection(call: &Call, target: &Target, mut options: Value)
         return Err(ApiError::bad_request("dryRun is not supported"));
     }
     let hooks = Hooks::find(call, target, Operation::Connect);
-    admission::policy::mutate_sent(call, target, Operation::Connect, &mut options, false)?;
+    let asked = admission::policy::mutate_sent(call, target, Operation::Connect, &mut options, false)?;
     let attributes = Attributes::connect(call, target, &options);
     if let Some(hooks) = &hooks {
-        options = hooks.mutate(&attributes, Some(options), None).await?.unwrap_or_default();
+        let mut again = |options: &mut Value| {
+            admission::policy::mutate_sent_again(call, target, Operation::Connect, options, false, &asked)
+        };
+        options = hooks.mutate(&attributes, Some(options), None, &mut again).await?.unwrap_or_default();
     }
     admission::policy::validate_sent(call, target, Operation::Connect, &options, false)?;
     if let Some(hooks) = &hooks {

@@ -4,6 +4,7 @@ use croft_meta::{ApiError, object};
 use serde_json::Value;
 
 use crate::admission;
+use crate::admission::policy::Reinvocable;
 use crate::call::{Call, Target};
 use crate::options::{WriteKind, WriteOptions};
 use crate::verbs::create::{Tracking, create_object, may_create};
@@ -149,19 +150,19 @@ fn next_state(
     old: &Value,
     candidate: Candidate,
 ) -> Result<Decision, ApiError> {
-    let (new, tracked) = tracked_state(call, target, options, old, candidate)?;
-    admitted_state(call, target, options.dry_run, old, (new, tracked))
+    let (new, _) = tracked_state(call, target, options, old, candidate)?;
+    admitted_state(call, target, options.dry_run, old, new)
 }
 
-/// The first half: what the client wants, with defaults and with its managers; and whether these are apply's work.
-/// Mutating webhooks see it next.
+/// The first half: what the client wants, with defaults, with its managers and as policies want it; and whether the managers
+/// are apply's work. Mutating webhooks see it next, and then once more the policies that ask for it.
 pub(crate) fn tracked_state(
     call: &Call,
     target: &Target,
     options: &WriteOptions,
     old: &Value,
     candidate: Candidate,
-) -> Result<(Value, bool), ApiError> {
+) -> Result<((Value, bool), Reinvocable), ApiError> {
     let (mut new, tracked) = match candidate {
         Candidate::Untracked(new) => (new, false),
         Candidate::Tracked(new) => (new, true),
@@ -178,8 +179,8 @@ pub(crate) fn tracked_state(
         })
         .map_err(|e| ApiError::bad_request(e.to_string()))?;
     }
-    admission::policy::mutate(call, target, &mut new, Some(old), options.dry_run)?;
-    Ok((new, tracked))
+    let asked = admission::policy::mutate(call, target, &mut new, Some(old), options.dry_run)?;
+    Ok(((new, tracked), asked))
 }
 
 /// The second half: admission, preparation and validation. Validating webhooks see it next.

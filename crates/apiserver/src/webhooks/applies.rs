@@ -27,7 +27,7 @@ impl Chosen {
         object: Option<&'a Value>,
         old: Option<&'a Value>,
     ) -> Result<Option<Shown<'a>>, ApiError> {
-        if !self.selects_namespace(attributes, object)? || !self.selects_object(object, old) {
+        if !self.selects_namespace(attributes, object).await? || !self.selects_object(object, old) {
             return Ok(None);
         }
         let shown = Shown { object: self.shown(attributes, object).await?, old: self.shown(attributes, old).await? };
@@ -50,7 +50,7 @@ impl Chosen {
     }
 
     /// Objects outside of namespaces are never left out; a namespace selects itself by the labels it is to have.
-    fn selects_namespace(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool, ApiError> {
+    async fn selects_namespace(&self, attributes: &Attributes<'_>, object: Option<&Value>) -> Result<bool, ApiError> {
         let (selector, namespace) = (&self.hook.namespaces, attributes.namespace());
         if selector.is_everything() || (namespace.is_empty() && !attributes.is_namespace()) {
             return Ok(true);
@@ -59,7 +59,14 @@ impl Chosen {
         if attributes.is_namespace() && attributes.target.subresource.is_empty() && is_written {
             return Ok(object.is_some_and(|namespace| selector.matches_object(namespace)));
         }
-        let found = attributes.call.server.cache.collection("core/namespaces").get(namespace);
+        let cache = &attributes.call.server.cache;
+        let namespaces = cache.collection("core/namespaces");
+        let mut found = namespaces.get(namespace);
+        if found.is_none() {
+            // Another server on the same store may just have made it.
+            cache.fresh().await?;
+            found = namespaces.get(namespace);
+        }
         let found = found.ok_or_else(|| ApiError::not_found("", "namespaces", namespace))?;
         Ok(selector.matches_object(&found.json()))
     }

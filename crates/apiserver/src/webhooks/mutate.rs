@@ -16,6 +16,10 @@ use crate::{conversion, decode, prepare};
 /// The second round is for hooks that ask for it; what it changes starts no third.
 const ROUNDS: usize = 2;
 
+/// Asked between the rounds if a hook has changed the object: policies may want to see what hooks make of their work. Says
+/// whether it has changed it too.
+pub(crate) type Between<'a> = &'a mut (dyn FnMut(&mut Value) -> Result<bool, ApiError> + Send);
+
 impl Hooks {
     /// What the hooks make of the object. Without one (a deletion) they can only consent or refuse.
     pub(crate) async fn mutate(
@@ -23,10 +27,12 @@ impl Hooks {
         attributes: &Attributes<'_>,
         mut object: Option<Value>,
         old: Option<&Value>,
+        between: Between<'_>,
     ) -> Result<Option<Value>, ApiError> {
         let mut asked_so_far = BTreeSet::new();
         let mut wanted_again = BTreeSet::new();
         for round in 0..ROUNDS {
+            let mut has_changed = false;
             for (index, chosen) in self.mutating.iter().enumerate() {
                 if round > 0 && !wanted_again.contains(&index) {
                     continue;
@@ -34,12 +40,17 @@ impl Hooks {
                 let Some(result) = chosen.mutate_one(attributes, object.as_ref(), old).await? else { continue };
                 chosen.note_mutation(attributes, round, index, &result);
                 if let Mutation::Changed(changed) = result {
-                    object = Some(changed);
+                    (object, has_changed) = (Some(changed), true);
                     wanted_again.append(&mut asked_so_far);
                 }
                 if chosen.hook.is_reinvoked {
                     asked_so_far.insert(index);
                 }
+            }
+            if let Some(object) = object.as_mut().filter(|_| round == 0 && has_changed)
+                && between(object)?
+            {
+                wanted_again.append(&mut asked_so_far);
             }
             if wanted_again.is_empty() {
                 break;

@@ -1,24 +1,19 @@
 //! Runs compiled rules over an object, and words what they find.
 
-use std::sync::Arc;
-
-use croft_meta::quantity::QuantityError;
+use croft_meta::field::go_quote;
 use croft_meta::{FieldError, FieldErrors, FieldPath};
-use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
-use super::value::{CONTEXT, Converter};
+use super::value::convert;
 use super::{Node, Rule};
+use crate::expression::{Budget, Evaluation, Expression, Fault, Val};
 use crate::model::Type;
 use crate::validate::correlate;
 
-/// What one request may spend, in upstream's units: about one per step of a rule.
-const BUDGET: u64 = 10_000_000;
 const MESSAGE_MAX_BYTES: usize = 5 << 10;
 
 pub(super) fn run(root: &Node, path: &FieldPath, new: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut run = Run { budget: BUDGET, stopped: false, errors: Vec::new() };
+    let mut run = Run { budget: Budget::default(), stopped: false, errors: Vec::new() };
     let ratchet = Ratchet { current: old.map(|old| (new, old)), parent: None };
     run.node(root, path, new, old, ratchet);
     run.errors
@@ -46,7 +41,7 @@ impl<'a> Ratchet<'a> {
 }
 
 struct Run {
-    budget: u64,
+    budget: Budget,
     stopped: bool,
     errors: FieldErrors,
 }
@@ -95,45 +90,35 @@ impl Run {
         if node.rules.is_empty() {
             return;
         }
-        let mut converter = Converter::default();
-        let this = converter.convert(new, Some(&node.schema));
-        let before = old.map(|old| converter.convert(old, Some(&node.schema)));
-        let (longest_list, longest_text) = converter.longest();
+        let this = convert(new, Some(&node.schema));
+        let before = old.map(|old| convert(old, Some(&node.schema)));
         let type_name = type_name(node.schema.ty);
         for rule in &node.rules {
-            if rule.uses_old_self && before.is_none() && !rule.optional_old_self {
-                continue;
-            }
-            let cost = rule.weight.cost(longest_list, longest_text);
-            if cost > self.budget {
-                let detail =
-                    "validation failed due to running out of cost budget, no further validation rules will be run";
-                self.errors.push(FieldError::invalid(path, type_name, detail));
-                self.stopped = true;
-                return;
-            }
-            self.budget -= cost;
-            let mut scope = CONTEXT.new_inner_scope();
-            scope.add_variable_from_value("self", this.clone());
-            if rule.optional_old_self {
-                let optional = before.clone().map_or_else(OptionalValue::none, OptionalValue::of);
-                scope.add_variable_from_value("oldSelf", CelValue::Opaque(Arc::new(optional)));
-            } else if let Some(before) = &before {
-                scope.add_variable_from_value("oldSelf", before.clone());
-            }
-            let error = match scope.resolve(&rule.program) {
-                Ok(CelValue::Bool(true)) => continue,
-                Ok(_) => {
-                    let at = extend(path, &rule.field_path);
-                    let error = rule.failure(&at, type_name, message(rule, &scope));
-                    if !rule.uses_old_self && ratchet.is_unchanged() {
-                        continue;
+            let old = match (&before, rule.optional_old_self) {
+                (None, false) if rule.uses_old_self => continue,
+                (before, true) => Some(before.clone().map_or(Val::Optional(None), Val::some)),
+                (before, false) => before.clone(),
+            };
+            let evaluation = Evaluation::of_rule(this.clone(), old, &self.budget);
+            let error = match evaluation.value(&rule.program) {
+                Ok(Val::Bool(true)) => continue,
+                Ok(_) if !rule.uses_old_self && ratchet.is_unchanged() => continue,
+                Ok(_) => match message(rule, &evaluation) {
+                    Ok(message) => rule.failure(&extend(path, &rule.field_path), type_name, message),
+                    Err(fault) => {
+                        self.stopped = true;
+                        FieldError::invalid(path, type_name, too_much_for_a_message(&fault, rule))
                     }
-                    error
+                },
+                Err(fault) => {
+                    self.stopped = fault.is_final();
+                    FieldError::invalid(path, type_name, evaluation_text(&fault, rule.name()))
                 }
-                Err(err) => FieldError::invalid(path, type_name, evaluation_text(&err, rule.name())),
             };
             self.errors.push(error);
+            if self.stopped {
+                return;
+            }
         }
     }
 }
@@ -149,45 +134,47 @@ fn extend(path: &FieldPath, field_path: &str) -> FieldPath {
     }
 }
 
-/// The rule's own message expression if it works, its message, or what it says.
-fn message(rule: &Rule, scope: &Context<'_>) -> String {
-    if let Some(Ok(CelValue::String(text))) = rule.message_program.as_ref().map(|program| scope.resolve(program)) {
-        let text = text.trim();
-        if !text.is_empty() && text.len() <= MESSAGE_MAX_BYTES && !text.contains('\n') {
-            return text.to_owned();
+/// The rule's own message expression if it works, its message, or what it says. That it takes too much is an error.
+fn message<'a>(rule: &'a Rule, evaluation: &Evaluation<'a>) -> Result<String, Fault> {
+    match rule.message_program.as_ref().map(|program| evaluation.text(program)) {
+        Some(Ok(Some(text))) => {
+            let text = text.trim();
+            if !text.is_empty() && text.len() <= MESSAGE_MAX_BYTES && !text.contains('\n') {
+                return Ok(text.to_owned());
+            }
         }
+        Some(Err(fault)) if fault.is_final() => return Err(fault),
+        _ => {}
     }
-    if rule.message.is_empty() { format!("failed rule: {}", rule.text) } else { rule.message.clone() }
+    Ok(if rule.message.is_empty() { format!("failed rule: {}", rule.text) } else { rule.message.clone() })
 }
 
-fn evaluation_text(err: &ExecutionError, rule: &str) -> String {
-    match cause(err) {
-        Some(text) => format!("{text} evaluating rule: {rule}"),
-        None => format!(
-            "'no such overload': call arguments did not match a supported operator, function or macro signature for \
-             rule: {rule}"
+fn too_much_for_a_message(fault: &Fault, rule: &Rule) -> String {
+    let source = rule.message_program.as_ref().map_or("", Expression::source);
+    match fault {
+        Fault::CallTooExpensive => format!(
+            "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+            go_quote(source)
         ),
+        _ => "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+            .to_owned(),
     }
 }
 
-/// The interpreter's error in cel-go's words; `None` for operands that do not fit.
-pub(super) fn cause(err: &ExecutionError) -> Option<String> {
-    Some(match err {
-        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::IndexOutOfBounds(CelValue::Int(index)) => format!("index out of bounds: {index}"),
-        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::FunctionError { function, .. } if function == "quantity" => QuantityError::Format.to_string(),
-        ExecutionError::FunctionError { message, .. } => message.clone(),
-        ExecutionError::NoSuchOverload
-        | ExecutionError::UnsupportedBinaryOperator(..)
-        | ExecutionError::UnsupportedUnaryOperator(..)
-        | ExecutionError::ValuesNotComparable(..)
-        | ExecutionError::UnexpectedType { .. } => return None,
-        // The others quote whole values; one line of them is enough.
-        other => other.to_string().chars().take(256).collect(),
-    })
+/// Why a rule has no value, as upstream tells it of rules.
+fn evaluation_text(fault: &Fault, rule: &str) -> String {
+    match fault {
+        Fault::OutOfBudget => fault.to_string(),
+        Fault::CallTooExpensive => {
+            format!(
+                "'{fault}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+            )
+        }
+        Fault::Failed(why) if why.starts_with("no such overload") => format!(
+            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+        ),
+        Fault::Failed(why) => format!("{why} evaluating rule: {rule}"),
+    }
 }
 
 fn type_name(ty: Type) -> &'static str {

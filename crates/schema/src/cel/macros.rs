@@ -1,7 +1,7 @@
 //! Macros of cel-go that the parser does not know (`cel.bind`, `optMap`, `optFlatMap`), and optional access.
 //!
-//! The interpreter drops the optional around a value whenever it copies it, and fails on `a.?b` when
-//! there is no `b`. So `a.?b.?c` becomes `has(a.b) && has(a.b.c) ? optional.of(a.b.c) : optional.none()`.
+//! A rule is checked as what it means, with its names bound and its fields looked up: `a.?b.?c` becomes
+//! `has(a.b) && has(a.b.c) ? optional.of(a.b.c) : optional.none()`. It is evaluated as it was written.
 
 use kube_cel::cel::common::ast::operators::{CONDITIONAL, IN, INDEX, LOGICAL_AND, OPT_INDEX, OPT_SELECT};
 use kube_cel::cel::common::ast::{

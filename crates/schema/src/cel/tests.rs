@@ -1,8 +1,8 @@
-use kube_cel::cel::Value as CelValue;
 use serde_json::json;
 
 use super::*;
 use crate::Type;
+use crate::expression::{Budget, Evaluation, Val};
 
 fn rules(schema: &Value) -> CelRules {
     CelRules::compile(&Schema::from_json(schema).expect("valid"), &FieldPath::root()).expect("compiles")
@@ -76,15 +76,92 @@ fn what_did_not_change_may_stay_invalid() {
     }
 }
 
+/// What stops a rule that takes too much, and all that would follow.
+fn too_expensive(rule: &str) -> String {
+    format!(
+        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost \
+         exceeds limit for rule: {rule}"
+    )
+}
+
 #[test]
-fn work_is_bounded_before_it_is_done() {
-    let rules = rules(&json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [
+fn work_stops_at_the_limit() {
+    let doubling = |from: &str, levels: usize| {
+        let body = format!("v{levels}.size() > 0");
+        let bind = |body, level| format!("cel.bind(v{}, v{level} + v{level}, {body})", level + 1);
+        format!("cel.bind(v0, {from}, {})", (0..levels).rev().fold(body, bind))
+    };
+    let numbers: Vec<String> = (0..1400).map(|number| number.to_string()).collect();
+    let made =
+        format!("cel.bind(l, [{}], l.all(a, l.all(b, l.all(c, l.all(d, a + b + c + d >= 0)))))", numbers.join(","));
+    let loops = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))".to_owned();
+    let (text, list) = (json!("abc"), json!((0..1000).collect::<Vec<u32>>()));
+    for (ty, value, rule) in [
+        ("string", &text, doubling("self + self", 40)),
+        ("array", &list, doubling("self + self", 40)),
+        ("string", &text, doubling("[self]", 40)),
+        ("string", &text, doubling("self.split('')", 40)),
+        ("string", &text, made),
+        ("array", &list, loops),
+    ] {
+        let mut schema = json!({"type": ty, "x-kubernetes-validations": [{"rule": rule}, {"rule": "false"}]});
+        if ty == "array" {
+            schema["items"] = json!({"type": "integer"});
+        }
+        let errors = rules(&schema).evaluate(value, None);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].detail, too_expensive(&rule));
+    }
+    let few = rules(&json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [
         {"rule": "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))"}]}));
-    let list: Vec<u32> = (0..1000).collect();
-    let errors = texts(&rules.evaluate(&json!(list), None));
+    assert_eq!(texts(&few.evaluate(&json!([1, 2, 3]), None)), Vec::<String>::new());
+}
+
+#[test]
+fn all_rules_of_a_request_share_a_budget() {
+    let rule = "self.all(a, self.all(b, self.all(c, a + b + c >= 0)))";
+    let schema = json!({"type": "array", "items": {"type": "array", "items": {"type": "integer"},
+        "x-kubernetes-validations": [{"rule": rule}]}});
+    let lists = |count: usize| json!(vec![(0..25).collect::<Vec<u32>>(); count]);
+    assert_eq!(texts(&rules(&schema).evaluate(&lists(5), None)), Vec::<String>::new());
+    let errors = rules(&schema).evaluate(&lists(200), None);
+    assert_eq!(errors.len(), 1, "{errors:?}");
     let want = "validation failed due to running out of cost budget, no further validation rules will be run";
-    assert!(errors.len() == 1 && errors[0].ends_with(want), "{errors:?}");
-    assert_eq!(texts(&rules.evaluate(&json!([1, 2, 3]), None)), Vec::<String>::new());
+    assert_eq!(errors[0].detail, want);
+}
+
+#[test]
+fn messages_are_paid_for_too() {
+    let expression = "cel.bind(l, [1,2,3,4,5,6,7,8,9,10], string(l.map(a, l.map(b, l.map(c, l.map(d, l.map(e, l.map(f, \
+                      a + b + c + d + e + f))))))[0][0][0][0][0][0]))";
+    let schema = json!({"type": "string", "x-kubernetes-validations": [
+        {"rule": "false", "messageExpression": expression}, {"rule": "false"}]});
+    let errors = rules(&schema).evaluate(&json!("abc"), None);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let want =
+        "no further validation rules will be run due to call cost exceeds limit for messageExpression: \"cel.bind";
+    assert!(errors[0].detail.starts_with(want), "{errors:?}");
+}
+
+/// A pattern is compiled once, however many items are held against it.
+#[test]
+fn patterns_are_paid_for_once() {
+    let schema = json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [
+        {"rule": "self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"}]}});
+    assert_eq!(texts(&rules(&schema).evaluate(&json!(vec!["some-name"; 5000]), None)), Vec::<String>::new());
+}
+
+#[test]
+fn deep_rules_fit_the_stack_of_a_worker() {
+    let loops = (0..45).rev().fold("true".to_owned(), |body, level| format!("[1].all(x{level}, {body})"));
+    let binds = (0..30).fold("self".to_owned(), |value, level| format!("cel.bind(x{level}, [{value}], x{level})"));
+    let run = move || {
+        for rule in [loops, format!("{binds} == {binds}")] {
+            let schema = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
+            assert_eq!(texts(&rules(&schema).evaluate(&json!("abc"), None)), Vec::<String>::new(), "{rule}");
+        }
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(run).expect("a thread").join().expect("no overflow");
 }
 
 #[test]
@@ -152,13 +229,11 @@ fn odd_calls_are_errors_not_crashes() {
         }
     }
     let schema = Schema { ty: Type::String, ..Schema::default() };
-    let context = &*value::CONTEXT;
     let mut ran = 0;
     for call in calls {
-        let Ok((program, _)) = check::compile(&call, &schema, check::Wants::Bool, false, false) else { continue };
-        let mut scope = context.new_inner_scope();
-        scope.add_variable_from_value("self", CelValue::String(Arc::new("abc".to_owned())));
-        drop(scope.resolve(&program));
+        let Ok(checked) = check::compile(&call, &schema, check::Wants::Bool, false, false) else { continue };
+        let budget = Budget::default();
+        drop(Evaluation::of_rule(Val::text("abc"), None, &budget).value(&checked.program));
         ran += 1;
     }
     assert!(ran > 500, "{ran}");

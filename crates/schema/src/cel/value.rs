@@ -1,15 +1,15 @@
 //! JSON as the values that rules see: typed by the schema, with field names that CEL can spell.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use base64::Engine;
 use kube_cel::KubeCelExt;
 use kube_cel::cel::extractors::This;
-use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, Program, ResolveResult, Value as CelValue};
 use serde_json::{Number, Value};
 
+use crate::expression::{Key, Text, Val};
 use crate::model::{Additional, Schema, Type};
 
 /// Times and durations are made by CEL's own functions.
@@ -120,85 +120,66 @@ pub(super) fn escape(name: &str) -> Option<String> {
     Some(out)
 }
 
-/// Converts values, and remembers how long the longest list and text were.
-#[derive(Default)]
-pub(super) struct Converter {
-    longest_list: usize,
-    longest_text: usize,
-}
-
-impl Converter {
-    /// The most elements of any list or map, and the most characters of any text.
-    pub(super) fn longest(&self) -> (usize, usize) {
-        (self.longest_list, self.longest_text)
-    }
-
-    pub(super) fn convert(&mut self, value: &Value, schema: Option<&Schema>) -> CelValue {
-        match value {
-            Value::Null => CelValue::Null,
-            Value::Bool(truth) => CelValue::Bool(*truth),
-            Value::Number(number) => convert_number(number, schema.map_or(Type::Any, |s| s.ty)),
-            Value::String(text) => self.text(text, schema),
-            Value::Array(list) => {
-                self.longest_list = self.longest_list.max(list.len());
-                let items = schema.and_then(|s| s.items.as_deref());
-                CelValue::List(Arc::new(list.iter().map(|item| self.convert(item, items)).collect()))
-            }
-            Value::Object(object) => {
-                self.longest_list = self.longest_list.max(object.len());
-                let mut map = HashMap::with_capacity(object.len());
-                for (key, value) in object {
-                    let (key, child) = match schema.map(|s| (s.properties.get(key), &s.additional)) {
-                        Some((Some(property), _)) => (escape(key), Some(&**property)),
-                        // Keys of maps are data, and are looked up as they are.
-                        Some((None, Additional::Schema(values))) => (Some(key.clone()), Some(&**values)),
-                        _ => (escape(key), None),
-                    };
-                    // To rules, a field that is null is not there.
-                    let Some(key) = key.filter(|_| !value.is_null()) else { continue };
-                    map.insert(Key::String(Arc::new(key)), self.convert(value, child));
-                }
-                CelValue::Map(Map { map: Arc::new(map) })
-            }
+/// A value as its schema means it.
+pub(super) fn convert<'a>(value: &'a Value, schema: Option<&Schema>) -> Val<'a> {
+    match value {
+        Value::Number(number) => convert_number(number, schema.map_or(Type::Any, |s| s.ty)),
+        Value::String(text) => convert_text(text, schema),
+        Value::Array(list) => {
+            let items = schema.and_then(|s| s.items.as_deref());
+            Val::list(list.iter().map(|item| convert(item, items)).collect())
         }
-    }
-
-    fn text(&mut self, text: &str, schema: Option<&Schema>) -> CelValue {
-        self.longest_text = self.longest_text.max(text.len());
-        let plain = || CelValue::String(Arc::new(text.to_owned()));
-        let format = schema
-            .filter(|s| s.ty == Type::String)
-            .and_then(|s| s.constraints.as_ref())
-            .and_then(|c| c.format.as_deref());
-        match format {
-            Some("byte") => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(text);
-                bytes.map_or_else(|_| plain(), |bytes| CelValue::Bytes(Arc::new(bytes)))
+        Value::Object(object) => {
+            let mut map = BTreeMap::new();
+            for (key, value) in object {
+                let (key, child) = match schema.map(|s| (s.properties.get(key), &s.additional)) {
+                    Some((Some(property), _)) => (escape(key), Some(&**property)),
+                    // Keys of maps are data, and are looked up as they are.
+                    Some((None, Additional::Schema(values))) => (Some(key.clone()), Some(&**values)),
+                    _ => (escape(key), None),
+                };
+                // To rules, a field that is null is not there.
+                let Some(key) = key.filter(|_| !value.is_null()) else { continue };
+                map.insert(Key::Text(Arc::from(key)), convert(value, child));
             }
-            Some("date-time") => call(&TIMESTAMP, text.to_owned()).unwrap_or_else(plain),
-            Some("date") => call(&TIMESTAMP, format!("{text}T00:00:00Z")).unwrap_or_else(plain),
-            Some("duration") => call(&DURATION, text.to_owned()).unwrap_or_else(plain),
-            _ => plain(),
+            Val::map(map)
         }
+        Value::Null | Value::Bool(_) => Val::of(value),
     }
 }
 
-fn call(program: &Program, text: String) -> Option<CelValue> {
+fn convert_text<'a>(text: &'a str, schema: Option<&Schema>) -> Val<'a> {
+    let plain = || Val::Text(Text::Borrowed(text));
+    let format =
+        schema.filter(|s| s.ty == Type::String).and_then(|s| s.constraints.as_ref()).and_then(|c| c.format.as_deref());
+    match format {
+        Some("byte") => {
+            let bytes = base64::engine::general_purpose::STANDARD.decode(text);
+            bytes.map_or_else(|_| plain(), |bytes| Val::Bytes(Arc::new(bytes)))
+        }
+        Some("date-time") => call(&TIMESTAMP, text.to_owned()).unwrap_or_else(plain),
+        Some("date") => call(&TIMESTAMP, format!("{text}T00:00:00Z")).unwrap_or_else(plain),
+        Some("duration") => call(&DURATION, text.to_owned()).unwrap_or_else(plain),
+        _ => plain(),
+    }
+}
+
+fn call<'a>(program: &Program, text: String) -> Option<Val<'a>> {
     let mut scope = CONTEXT.new_inner_scope();
     scope.add_variable_from_value("text", CelValue::String(Arc::new(text)));
-    program.execute(&scope).ok()
+    program.execute(&scope).ok().map(Val::Opaque)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "whole numbers within 2^53 only")]
-fn convert_number(number: &Number, ty: Type) -> CelValue {
+fn convert_number(number: &Number, ty: Type) -> Val<'static> {
     let float = number.as_f64().unwrap_or(f64::NAN);
     match (number.as_i64(), ty) {
-        (_, Type::Number) => CelValue::Float(float),
-        (Some(integer), _) => CelValue::Int(integer),
+        (_, Type::Number) => Val::Double(float),
+        (Some(integer), _) => Val::Int(integer),
         (None, Type::Integer) if float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 => {
-            CelValue::Int(float as i64)
+            Val::Int(float as i64)
         }
-        (None, _) => CelValue::Float(float),
+        (None, _) => Val::Double(float),
     }
 }
 

@@ -39,7 +39,7 @@ pub trait Authorize: fmt::Debug {
 
 /// How far a question has come.
 #[derive(Clone, Debug)]
-pub(super) enum Question {
+pub(crate) enum Question {
     Nothing(Asked),
     Group(Asked),
     Resource(Asked),

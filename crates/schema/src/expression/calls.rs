@@ -7,7 +7,7 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, IdedExpr};
 use super::Fault;
 use super::evaluate::{Evaluated, Evaluation};
 use super::library;
-use super::types::LIBRARIES;
+use super::types::is_library;
 use super::value::{Text, Val};
 
 /// Looking through all roles.
@@ -26,7 +26,7 @@ impl<'a> Evaluation<'a> {
             return self.function(&call.func_name, &args);
         };
         if let Expr::Ident(namespace) = &target.expr
-            && LIBRARIES.contains(&namespace.as_str())
+            && is_library(namespace)
             && !self.is_local(namespace)
         {
             return self.library_function(namespace, call);
@@ -66,7 +66,8 @@ impl<'a> Evaluation<'a> {
             (_, name, args) => {
                 let sizes = args.iter().map(Val::size);
                 // What is compared with what is the product of both.
-                let work = if namespace == "sets" { sizes.fold(1, u64::saturating_mul) } else { sizes.sum() };
+                let all = if namespace == "sets" { u64::saturating_mul } else { u64::saturating_add };
+                let work = sizes.fold(1, all);
                 self.spend(work)?;
                 library::call(name, Some(namespace), None, args)
             }
@@ -105,7 +106,7 @@ impl<'a> Evaluation<'a> {
             }
             (Val::Text(text), _) => {
                 if let (Some(result), [Val::Text(other)]) = (text_test(name, text, args.first()), args) {
-                    self.spend(this.size() + Val::Text(other.clone()).size())?;
+                    self.spend(this.size().saturating_add(Val::Text(other.clone()).size()))?;
                     return Ok(Val::Bool(result));
                 }
             }
@@ -149,7 +150,7 @@ impl<'a> Evaluation<'a> {
                 if let Some(refused) = library::refused(name, args) {
                     return refused;
                 }
-                self.spend(args.iter().map(Val::size).sum::<u64>() + first.size())?;
+                self.spend(args.iter().map(Val::size).fold(first.size(), u64::saturating_add))?;
                 library::call(name, None, None, args)
             }
         }
@@ -206,7 +207,11 @@ fn method_work(name: &str, this: &Val<'_>, args: &[Val<'_>]) -> Result<u64, Faul
             length(Some(this)).saturating_mul(length(args.get(1)).saturating_add(1)) / 10
         }
         "join" => product,
-        "distinct" | "sort" | "sum" | "isSorted" | "flatten" => this.size().saturating_mul(this.size()).min(all * 64),
+        // Every character may become an item.
+        "split" => all.saturating_mul(10),
+        "distinct" | "sort" | "sum" | "isSorted" | "flatten" => {
+            this.size().saturating_mul(this.size()).min(all.saturating_mul(64))
+        }
         "format" => {
             let Val::Text(text) = this else { return Err(Fault::no_overload()) };
             check_decimals(text)?;

@@ -4,19 +4,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use croft_meta::json;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, StructExpr};
 use serde_json::Value;
 
 use super::authorizer::Question;
-use super::patterns::Patterns;
-use super::value::{Key, Struct, Text, Val};
-use super::{Budget, CALL_LIMIT, Expression, Fault, Inputs};
+use super::value::{Key, Text, Val};
+use super::weight::MOST_NESTING;
+use super::{Budget, CALL_LIMIT, Expression, Fault, Inputs, MOST_QUOTED};
 use crate::cel::TYPES;
 
 /// Deeper than this the stack of a worker thread might end; variables that use variables count together.
 const MOST_DEPTH: usize = 250;
 
-pub(super) type Evaluated<'a> = Result<Val<'a>, Fault>;
+pub(crate) type Evaluated<'a> = Result<Val<'a>, Fault>;
 
 /// Evaluates the expressions of one policy about one request.
 #[derive(Debug)]
@@ -32,8 +33,9 @@ pub struct Evaluation<'a> {
     depth: Cell<usize>,
     /// What the current expression has spent.
     spent: Cell<u64>,
-    budget: &'a Budget,
-    pub(super) patterns: RefCell<Patterns>,
+    pub(super) budget: &'a Budget,
+    /// What a rule of a schema is about.
+    given: Vec<(&'static str, Val<'a>)>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -47,8 +49,14 @@ impl<'a> Evaluation<'a> {
             depth: Cell::new(0),
             spent: Cell::new(0),
             budget,
-            patterns: RefCell::default(),
+            given: Vec::new(),
         }
+    }
+
+    /// For rules of a schema: they see a value, and what it was before.
+    pub(crate) fn of_rule(this: Val<'a>, old: Option<Val<'a>>, budget: &'a Budget) -> Self {
+        let given = std::iter::once(("self", this)).chain(old.map(|old| ("oldSelf", old)));
+        Self { given: given.collect(), ..Self::new(Inputs::default(), &[], budget) }
     }
 
     /// Is it true? Anything but a truth value is none.
@@ -70,14 +78,25 @@ impl<'a> Evaluation<'a> {
     }
 
     pub fn json(&self, expression: &'a Expression) -> Result<Value, Fault> {
-        self.value(expression)?.to_json()
+        self.written(&self.value(expression)?)
+    }
+
+    /// As JSON. It may be much larger than what it was made of.
+    fn written(&self, value: &Val<'a>) -> Result<Value, Fault> {
+        self.spend(value.size())?;
+        let json = value.to_json()?;
+        // What is stored has to be read again.
+        if json::is_deeper_than(&json, json::MAX_DEPTH) { Err(Fault::failed(json::TOO_DEEP)) } else { Ok(json) }
     }
 
     /// The configuration that an `Object{…}` stands for.
     pub fn object(&self, expression: &'a Expression) -> Result<Value, Fault> {
         match self.value(expression)? {
             made @ Val::Struct(_) if matches!(&made, Val::Struct(made) if made.name == "Object") => {
-                made.to_json().map_err(|fault| Fault::Failed(format!("type mismatch: {fault}")))
+                self.written(&made).map_err(|fault| match fault {
+                    Fault::Failed(why) => Fault::Failed(format!("type mismatch: {why}")),
+                    other => other,
+                })
             }
             other => {
                 let what = "unsupported return type from ApplyConfiguration expression";
@@ -86,7 +105,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    pub(super) fn value(&self, expression: &'a Expression) -> Evaluated<'a> {
+    pub(crate) fn value(&self, expression: &'a Expression) -> Evaluated<'a> {
         self.spent.set(0);
         self.locals.borrow_mut().clear();
         self.first_local.set(0);
@@ -101,8 +120,8 @@ impl<'a> Evaluation<'a> {
             return Err(Fault::CallTooExpensive);
         }
         self.spent.set(spent);
-        let left = self.budget.0.get().checked_sub(steps).ok_or(Fault::OutOfBudget)?;
-        self.budget.0.set(left);
+        let left = self.budget.left.get().checked_sub(steps).ok_or(Fault::OutOfBudget)?;
+        self.budget.left.set(left);
         Ok(())
     }
 
@@ -125,7 +144,10 @@ impl<'a> Evaluation<'a> {
             Expr::Unspecified => Err(Fault::failed("empty expression")),
         };
         self.depth.set(depth - 1);
-        result
+        match result {
+            Ok(value) if value.depth() > MOST_NESTING => Err(Fault::failed("value is nested too deeply")),
+            result => result,
+        }
     }
 
     fn name(&self, name: &'a str) -> Evaluated<'a> {
@@ -133,6 +155,9 @@ impl<'a> Evaluation<'a> {
         let visible = locals.get(self.first_local.get()..).unwrap_or_default();
         if let Some((_, value)) = visible.iter().rev().find(|(local, _)| *local == name) {
             return value.clone();
+        }
+        if let Some((_, value)) = self.given.iter().find(|(given, _)| *given == name) {
+            return Ok(value.clone());
         }
         Ok(match name {
             "claims" => Val::of(self.inputs.claims),
@@ -235,18 +260,26 @@ impl<'a> Evaluation<'a> {
         let mut entries = BTreeMap::new();
         for entry in &map.entries {
             let EntryExpr::MapEntry(entry) = &entry.expr else { return Err(Fault::no_overload()) };
-            let key = Key::of(&self.evaluate(&entry.key)?).ok_or_else(|| Fault::failed("unsupported key type"))?;
+            let key = self.key(&self.evaluate(&entry.key)?)?;
             let value = match self.evaluate(&entry.value)? {
                 Val::Optional(value) if entry.optional => value.map(Arc::unwrap_or_clone),
                 value => Some(value),
             };
             let Some(value) = value else { continue };
             if entries.contains_key(&key) {
-                return Err(Fault::Failed(format!("Failed with repeated key: {key}")));
+                return Err(Fault::Failed(format!("Failed with repeated key: {key:.MOST_QUOTED$}")));
             }
             entries.insert(key, value);
         }
         Ok(Val::map(entries))
+    }
+
+    /// A copy of a value, as a key.
+    pub(super) fn key(&self, value: &Val<'a>) -> Result<Key, Fault> {
+        if let Val::Text(_) = value {
+            self.spend(value.size() - 1)?;
+        }
+        Key::of(value).ok_or_else(|| Fault::failed("unsupported key type"))
     }
 
     #[inline(never)]
@@ -261,7 +294,7 @@ impl<'a> Evaluation<'a> {
                 value => drop(fields.insert(field.field.as_str(), value)),
             }
         }
-        Ok(Val::Struct(Arc::new(Struct { name: &made.type_name, fields })))
+        Ok(Val::structure(&made.type_name, fields))
     }
 
     /// Evaluates `body` with a name for a value.

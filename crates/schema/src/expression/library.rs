@@ -10,8 +10,9 @@ use kube_cel::cel::{ExecutionError, Value as CelValue};
 use serde_json::Value;
 
 use super::Fault;
+use super::MOST_QUOTED;
 use super::evaluate::Evaluated;
-use super::value::{Key, List, Map, Text, Val};
+use super::value::{Key, Map, Text, Val};
 use crate::cel::CONTEXT;
 
 /// Calls `name`, as a method if there is something to call it on, or as a function of a library (`math.least`).
@@ -126,7 +127,7 @@ fn from_cel<'a>(value: CelValue) -> Val<'a> {
         CelValue::Float(number) => Val::Double(number),
         CelValue::String(text) => Val::Text(Text::Shared(Arc::from(text.as_str()))),
         CelValue::Bytes(bytes) => Val::Bytes(bytes),
-        CelValue::List(list) => Val::List(List::Made(Arc::new(list.iter().cloned().map(from_cel).collect()))),
+        CelValue::List(list) => Val::list(list.iter().cloned().map(from_cel).collect()),
         CelValue::Map(map) => {
             let entries: BTreeMap<Key, Val<'a>> = map
                 .map
@@ -155,7 +156,10 @@ fn from_cel<'a>(value: CelValue) -> Val<'a> {
 fn fault(err: &ExecutionError) -> Fault {
     match err {
         ExecutionError::NoSuchKey(key) => Fault::no_such_key(key),
-        ExecutionError::FunctionError { message, .. } => Fault::Failed(message.clone()),
+        ExecutionError::FunctionError { function, .. } if function == "quantity" => {
+            Fault::failed(QuantityError::Format.to_string())
+        }
+        ExecutionError::FunctionError { message, .. } => Fault::Failed(message.chars().take(MOST_QUOTED).collect()),
         ExecutionError::DivisionByZero(_) => Fault::failed("division by zero"),
         ExecutionError::RemainderByZero(_) => Fault::failed("modulus by zero"),
         ExecutionError::Overflow(..) => Fault::failed("integer overflow"),

@@ -1,13 +1,16 @@
 //! `all`, `exists`, `map`, `filter` and their kin, over lists and the keys of maps.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators::{ADD, CONDITIONAL};
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr};
 
 use super::Fault;
 use super::evaluate::{Evaluated, Evaluation};
-use super::value::{Key, Val};
+use super::value::{Key, Map, Text, Val};
+
+type Turns<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
 
 /// What one turn of a loop that makes a list does: maybe adds an item.
 struct Append<'a> {
@@ -18,7 +21,7 @@ struct Append<'a> {
 impl<'a> Evaluation<'a> {
     #[inline(never)]
     pub(super) fn comprehension(&self, walk: &'a ComprehensionExpr) -> Evaluated<'a> {
-        let items = items(&self.evaluate(&walk.iter_range)?)?;
+        let items = self.items(&self.evaluate(&walk.iter_range)?)?;
         if let Some(append) = append_of(walk) {
             return self.made_list(walk, &append, items);
         }
@@ -30,7 +33,7 @@ impl<'a> Evaluation<'a> {
         result
     }
 
-    fn turns(&self, walk: &'a ComprehensionExpr, items: Vec<Val<'a>>, base: usize) -> Evaluated<'a> {
+    fn turns(&self, walk: &'a ComprehensionExpr, items: Turns<'a, Val<'a>>, base: usize) -> Evaluated<'a> {
         for item in items {
             if self.evaluate(&walk.loop_cond)?.truth() != Some(true) {
                 break;
@@ -48,7 +51,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// `map` and `filter`, without copying what there is at every turn.
-    fn made_list(&self, walk: &'a ComprehensionExpr, append: &Append<'a>, items: Vec<Val<'a>>) -> Evaluated<'a> {
+    fn made_list(&self, walk: &'a ComprehensionExpr, append: &Append<'a>, items: Turns<'a, Val<'a>>) -> Evaluated<'a> {
         let mut made = Vec::new();
         for item in items {
             self.spend(1)?;
@@ -80,8 +83,8 @@ impl<'a> Evaluation<'a> {
         let (Expr::Ident(first), Expr::Ident(second)) = (&first.expr, &second.expr) else {
             return Err(Fault::failed("argument must be a simple name"));
         };
-        let pairs = pairs_of(&self.evaluate(target)?)?;
-        let mut made = Made::default();
+        let pairs = self.pairs_of(&self.evaluate(target)?)?;
+        let mut made = Results::default();
         for (key, value) in pairs {
             self.spend(1)?;
             let base = self.locals.borrow().len();
@@ -106,7 +109,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Is the loop decided?
-    fn pair_turn(&self, name: &str, rest: &'a [IdedExpr], key: Key, made: &mut Made<'a>) -> Result<bool, Fault> {
+    fn pair_turn(&self, name: &str, rest: &'a [IdedExpr], key: Key, made: &mut Results<'a>) -> Result<bool, Fault> {
         let (condition, body) = match rest {
             [body] => (None, body),
             [condition, body] => (Some(condition), body),
@@ -131,34 +134,50 @@ impl<'a> Evaluation<'a> {
         }
         Ok((name == "all" && made.failed > 0) || (name == "exists" && made.held > 0))
     }
+
+    /// What a loop goes over. It may end at the first, so that nothing is copied before.
+    fn items(&self, range: &Val<'a>) -> Result<Turns<'a, Val<'a>>, Fault> {
+        Ok(match range {
+            Val::List(list) => {
+                let list = list.clone();
+                Box::new((0..list.len()).filter_map(move |index| list.get(index)))
+            }
+            Val::Map(Map::Json(map)) => Box::new(map.keys().map(|key| Val::Text(Text::Borrowed(key)))),
+            Val::Map(map) => Box::new(self.made_keys(map)?.into_iter().map(Key::into_val)),
+            _ => return Err(Fault::no_overload()),
+        })
+    }
+
+    fn pairs_of(&self, range: &Val<'a>) -> Result<Turns<'a, (Key, Val<'a>)>, Fault> {
+        Ok(match range {
+            Val::List(list) => {
+                let (list, key) = (list.clone(), |at: usize| Key::Int(i64::try_from(at).unwrap_or(i64::MAX)));
+                Box::new((0..list.len()).filter_map(move |at| list.get(at).map(|item| (key(at), item))))
+            }
+            Val::Map(Map::Json(map)) => {
+                Box::new(map.iter().map(|(key, value)| (Key::Text(Arc::from(key.as_str())), Val::of(value))))
+            }
+            Val::Map(map) => {
+                let (keys, map) = (self.made_keys(map)?, map.clone());
+                Box::new(keys.into_iter().filter_map(move |key| map.get(&key).map(|value| (key, value))))
+            }
+            _ => return Err(Fault::no_overload()),
+        })
+    }
+
+    fn made_keys(&self, map: &Map<'a>) -> Result<Vec<Key>, Fault> {
+        self.spend(u64::try_from(map.len() / 10).unwrap_or(u64::MAX))?;
+        Ok(map.keys())
+    }
 }
 
 #[derive(Default)]
-struct Made<'a> {
+struct Results<'a> {
     list: Vec<Val<'a>>,
     map: BTreeMap<Key, Val<'a>>,
     held: usize,
     failed: usize,
     fault: Option<Fault>,
-}
-
-fn items<'a>(range: &Val<'a>) -> Result<Vec<Val<'a>>, Fault> {
-    match range {
-        Val::List(list) => Ok(list.iter().collect()),
-        Val::Map(map) => Ok(map.keys().into_iter().map(Key::into_val).collect()),
-        _ => Err(Fault::no_overload()),
-    }
-}
-
-fn pairs_of<'a>(range: &Val<'a>) -> Result<Vec<(Key, Val<'a>)>, Fault> {
-    match range {
-        Val::List(list) => {
-            let index = |at: usize| Key::Int(i64::try_from(at).unwrap_or(i64::MAX));
-            Ok(list.iter().enumerate().map(|(at, item)| (index(at), item)).collect())
-        }
-        Val::Map(map) => Ok(map.keys().into_iter().filter_map(|key| map.get(&key).map(|value| (key, value))).collect()),
-        _ => Err(Fault::no_overload()),
-    }
 }
 
 /// Recognises what the parser makes of `map` and `filter`: `accumulated + [item]`, maybe under a condition.

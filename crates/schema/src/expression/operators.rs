@@ -85,9 +85,26 @@ impl<'a> Evaluation<'a> {
         let key = self.evaluate(key)?;
         match operand {
             Val::Optional(None) => Ok(Val::Optional(None)),
-            Val::Optional(Some(value)) => Ok(Val::Optional(item(&value, &key).ok().map(Arc::new))),
-            value if is_optional => Ok(Val::Optional(item(&value, &key).ok().map(Arc::new))),
-            value => item(&value, &key),
+            Val::Optional(Some(value)) => optional(self.item(&value, &key)),
+            value if is_optional => optional(self.item(&value, &key)),
+            value => self.item(&value, &key),
+        }
+    }
+
+    /// An item of a list or map.
+    fn item(&self, value: &Val<'a>, key: &Val<'a>) -> Evaluated<'a> {
+        match value {
+            Val::List(list) => {
+                let index = key.whole_number().ok_or_else(Fault::no_overload)?;
+                let found = usize::try_from(index).ok().and_then(|index| list.get(index));
+                found.ok_or_else(|| Fault::Failed(format!("index out of bounds: {index}")))
+            }
+            Val::Map(map) => {
+                let key = self.key(key)?;
+                map.get(&key).ok_or_else(|| Fault::no_such_key(&key))
+            }
+            Val::Null => Err(Fault::no_such_key(Key::of(key).map(|key| key.to_string()).unwrap_or_default())),
+            _ => Err(Fault::no_overload()),
         }
     }
 
@@ -110,12 +127,12 @@ impl<'a> Evaluation<'a> {
 fn binary_work(name: &str, left: &Val<'_>, right: &Val<'_>) -> u64 {
     match (name, left, right) {
         (op::IN, _, Val::List(_)) => right.size(),
-        (op::ADD, ..) => left.size().saturating_add(right.size()),
-        (op::IN, ..) => 1,
+        // Both are copied; the library works on copies, too.
+        (op::ADD, ..) | (_, Val::Opaque(_), _) | (_, _, Val::Opaque(_)) => left.size().saturating_add(right.size()),
+        (op::IN, ..) => left.size(),
         // They are soon told apart if one of them is small.
         (_, Val::Text(a), Val::Text(b)) => u64::try_from(a.len().min(b.len()) / 10).unwrap_or(u64::MAX),
-        (_, Val::List(_), Val::List(_)) | (_, Val::Map(_), Val::Map(_)) => left.size().min(right.size()),
-        _ => 1,
+        _ => left.smaller(right),
     }
 }
 
@@ -137,20 +154,11 @@ fn is_binary(name: &str) -> bool {
     )
 }
 
-/// An item of a list or map.
-fn item<'a>(value: &Val<'a>, key: &Val<'a>) -> Evaluated<'a> {
-    match value {
-        Val::List(list) => {
-            let index = key.whole_number().ok_or_else(Fault::no_overload)?;
-            let found = usize::try_from(index).ok().and_then(|index| list.get(index));
-            found.ok_or_else(|| Fault::Failed(format!("index out of bounds: {index}")))
-        }
-        Val::Map(map) => {
-            let key = Key::of(key).ok_or_else(|| Fault::failed("unsupported key type"))?;
-            map.get(&key).ok_or_else(|| Fault::no_such_key(&key))
-        }
-        Val::Null => Err(Fault::no_such_key(Key::of(key).map(|key| key.to_string()).unwrap_or_default())),
-        _ => Err(Fault::no_overload()),
+/// What is not there is none; that it costs too much is no less an error.
+fn optional(found: Evaluated<'_>) -> Evaluated<'_> {
+    match found {
+        Err(fault) if fault.is_final() => Err(fault),
+        found => Ok(Val::Optional(found.ok().map(Arc::new))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Regular expressions, compiled once per evaluation however often a loop asks for them.
+//! Regular expressions, compiled once per request however often a loop asks for them.
 
 use std::collections::HashMap;
 
@@ -27,13 +27,13 @@ impl<'a> Evaluation<'a> {
             _ => return Err(Fault::no_overload()),
         };
         let length = |text: &str| u64::try_from(text.len()).unwrap_or(u64::MAX);
-        if !self.patterns.borrow().contains_key(&**pattern) {
+        if !self.budget.patterns.borrow().contains_key(&**pattern) {
             self.spend(COMPILING.saturating_add(length(pattern).saturating_mul(COMPILING_CHARACTER)))?;
             let compiled = compile_within(pattern, MOST_BYTES);
-            self.patterns.borrow_mut().insert(pattern.to_string(), compiled);
+            self.budget.patterns.borrow_mut().insert(pattern.to_string(), compiled);
         }
         self.spend((length(text) / 10 + 1).saturating_mul(length(pattern) / 4 + 1))?;
-        let patterns = self.patterns.borrow();
+        let patterns = self.budget.patterns.borrow();
         let regex = match patterns.get(&**pattern) {
             Some(Ok(regex)) => regex,
             Some(Err(why)) => return Err(Fault::failed(why.as_str())),
@@ -45,7 +45,12 @@ impl<'a> Evaluation<'a> {
             _ => {
                 // A negative number is none.
                 let most = most.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-                Val::list(regex.find_iter(text).take(most).map(|found| Val::text(found.as_str())).collect())
+                let mut found = Vec::new();
+                for next in regex.find_iter(text).take(most) {
+                    self.spend(1)?;
+                    found.push(Val::text(next.as_str()));
+                }
+                Val::list(found)
             }
         })
     }

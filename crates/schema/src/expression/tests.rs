@@ -187,6 +187,98 @@ fn work_stops_at_the_limit() {
     assert_eq!(result("format.datetime().validate('2024-01-01T12:34:5éZ').hasValue()"), Ok(json!(true)));
 }
 
+/// `body` about `x`, which holds as many items as two to the fortieth, though nothing is copied.
+fn about_a_tower(body: &str) -> String {
+    let bind = |body, level| format!("cel.bind(v{level}, [v{0}, v{0}], {body})", level - 1);
+    let tower = (1..40).rev().fold(format!("cel.bind(x, [v39, v39], {body})"), bind);
+    format!("cel.bind(v0, [object, 'a'], {tower})")
+}
+
+#[test]
+fn what_holds_itself_many_times_is_paid_for_where_it_is_looked_at() {
+    for body in [
+        "x",
+        "x == x",
+        "x != [x, x]",
+        "x in [x]",
+        "{'a': x} == {'a': x}",
+        "optional.of(x) == optional.of(x)",
+        "Object{spec: x} == Object{spec: x}",
+        "Object{spec: x}",
+        "[JSONPatch{op: 'add', path: '/spec/x', value: x}]",
+        "string(x)",
+        "'%s'.format([x])",
+        "x.flatten()",
+        "sets.contains([x], [x])",
+        "timestamp('2024-01-01T00:00:00Z') == x",
+        "x + x",
+    ] {
+        assert_eq!(result(&about_a_tower(body)), Err(Fault::CallTooExpensive), "{body}");
+    }
+    for (body, wanted) in [("x.size()", json!(2)), ("x == []", json!(false)), ("x.map(y, 1)", json!([1, 1]))] {
+        assert_eq!(result(&about_a_tower(body)), Ok(wanted), "{body}");
+    }
+    assert_eq!(
+        Evaluation::new(Inputs::default(), &[], &Budget::default())
+            .object(&compiled(&about_a_tower("Object{spec: x}"))),
+        Err(Fault::CallTooExpensive)
+    );
+}
+
+#[test]
+fn looking_takes_no_longer_than_what_is_spent() {
+    let object = json!({"many": vec![0; 1_000_000], "long": "x".repeat(1 << 20)});
+    let numbers: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    for body in ["[] != object.many", "object.many.exists(x, true)", "[object.many] != []", "[object.many] != [[]]"] {
+        let source = format!("[{}].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, {body}))", numbers.join(","));
+        let budget = Budget::default();
+        let inputs = Inputs { object: &object, ..Inputs::default() };
+        assert_eq!(Evaluation::new(inputs, &[], &budget).json(&compiled(&source)), Ok(json!(true)), "{body}");
+    }
+    for body in [
+        "{object.long: 1}.size() > 0",
+        "!(object.long in {'a': 1})",
+        "'x'.find('y') == '' && object.long.split('').size() > 0",
+    ] {
+        let source = format!("[{}].all(a, {body})", numbers.join(","));
+        let budget = Budget::default();
+        let inputs = Inputs { object: &object, ..Inputs::default() };
+        assert_eq!(
+            Evaluation::new(inputs, &[], &budget).json(&compiled(&source)),
+            Err(Fault::CallTooExpensive),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn values_are_not_nested_without_end() {
+    let list: Vec<String> = (0..1000).map(|level| format!("v{level}")).collect();
+    let known: Vec<&str> = list.iter().map(String::as_str).collect();
+    let names = Names { variables: Some(&known), ..Names::default() };
+    let compiled = |source: &str| Expression::compile(source, &names, Wants::Anything).expect("compiles");
+    let variables: Vec<(String, Expression)> = (0..1000_usize)
+        .map(|level| {
+            let source =
+                level.checked_sub(1).map_or("[1]".to_owned(), |below| format!("[optional.of(variables.v{below})]"));
+            (format!("v{level}"), compiled(&source))
+        })
+        .collect();
+    let (budget, asked) = (Budget::default(), list.iter().map(|name| compiled(&format!("variables.{name} == []"))));
+    let asked: Vec<Expression> = asked.collect();
+    let evaluation = Evaluation::new(Inputs::default(), &variables, &budget);
+    let results: Vec<Result<Value, Fault>> = asked.iter().map(|asked| evaluation.json(asked)).collect();
+    assert_eq!(results[50], Ok(json!(false)));
+    assert_eq!(results[999], Err(Fault::failed("value is nested too deeply")));
+    // What is to be stored is nested less deeply.
+    let nested = |levels: usize| {
+        let bind = |body, level| format!("cel.bind(v{}, [[[v{level}]]], {body})", level + 1);
+        (0..levels).rev().fold(format!("v{levels}"), bind).replace("[[[v0]]]", "[[[1]]]")
+    };
+    assert!(result(&nested(30)).is_ok());
+    assert_eq!(result(&nested(40)), Err(Fault::failed(croft_meta::json::TOO_DEEP)));
+}
+
 #[test]
 fn deep_expressions_fit_the_stack_of_a_worker() {
     let deep = format!("1{}", " + 1".repeat(140));

@@ -4,6 +4,14 @@
 pub(super) const LIBRARIES: [&str; 9] =
     ["sets", "optional", "base64", "cel", "format", "jsonpatch", "strings", "ip", "semver"];
 
+/// Rules of schemas are not checked for what Kubernetes' libraries do not have.
+const MORE_LIBRARIES: [&str; 2] = ["math", "lists"];
+
+/// Do functions stand behind this name?
+pub(crate) fn is_library(name: &str) -> bool {
+    LIBRARIES.contains(&name) || MORE_LIBRARIES.contains(&name)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ty {
     /// Anything: known only when there is a value.

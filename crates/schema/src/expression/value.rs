@@ -10,9 +10,10 @@ use serde_json::{Number, Value};
 
 use super::Fault;
 use super::authorizer::Question;
+use super::weight::{Made, deepest};
 
 #[derive(Clone, Debug)]
-pub(super) enum Val<'a> {
+pub(crate) enum Val<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -36,7 +37,7 @@ pub(super) enum Val<'a> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Text<'a> {
+pub(crate) enum Text<'a> {
     Borrowed(&'a str),
     Shared(Arc<str>),
 }
@@ -53,9 +54,9 @@ impl std::ops::Deref for Text<'_> {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum List<'a> {
+pub(crate) enum List<'a> {
     Json(&'a [Value]),
-    Made(Arc<Vec<Val<'a>>>),
+    Made(Arc<Made<Vec<Val<'a>>>>),
 }
 
 impl<'a> List<'a> {
@@ -79,7 +80,7 @@ impl<'a> List<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Bool(bool),
     Int(i64),
     Text(Arc<str>),
@@ -104,6 +105,14 @@ impl Key {
         }
     }
 
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bool(_) | Self::Int(_) => 0,
+        }
+    }
+
     pub(super) fn into_val<'a>(self) -> Val<'a> {
         match self {
             Self::Bool(truth) => Val::Bool(truth),
@@ -114,9 +123,9 @@ impl Key {
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Map<'a> {
+pub(crate) enum Map<'a> {
     Json(&'a serde_json::Map<String, Value>),
-    Made(Arc<BTreeMap<Key, Val<'a>>>),
+    Made(Arc<Made<BTreeMap<Key, Val<'a>>>>),
 }
 
 impl<'a> Map<'a> {
@@ -161,13 +170,13 @@ impl<'a> Map<'a> {
 
 /// A value of a named type.
 #[derive(Clone, Debug)]
-pub(super) struct Struct<'a> {
+pub(crate) struct Struct<'a> {
     pub(super) name: &'a str,
-    pub(super) fields: BTreeMap<&'a str, Val<'a>>,
+    pub(super) fields: Made<BTreeMap<&'a str, Val<'a>>>,
 }
 
 impl<'a> Val<'a> {
-    pub(super) fn of(json: &'a Value) -> Self {
+    pub(crate) fn of(json: &'a Value) -> Self {
         match json {
             Value::Null => Self::Null,
             Value::Bool(truth) => Self::Bool(*truth),
@@ -182,19 +191,27 @@ impl<'a> Val<'a> {
         number.as_i64().map_or_else(|| Self::Double(number.as_f64().unwrap_or(f64::NAN)), Self::Int)
     }
 
-    pub(super) fn text(text: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn text(text: impl Into<Arc<str>>) -> Self {
         Self::Text(Text::Shared(text.into()))
     }
 
-    pub(super) fn list(items: Vec<Self>) -> Self {
-        Self::List(List::Made(Arc::new(items)))
+    pub(crate) fn list(items: Vec<Self>) -> Self {
+        let depth = deepest(items.iter());
+        Self::List(List::Made(Arc::new(Made::new(items, depth))))
     }
 
-    pub(super) fn map(entries: BTreeMap<Key, Self>) -> Self {
-        Self::Map(Map::Made(Arc::new(entries)))
+    pub(crate) fn map(entries: BTreeMap<Key, Self>) -> Self {
+        let depth = deepest(entries.values());
+        Self::Map(Map::Made(Arc::new(Made::new(entries, depth))))
     }
 
-    pub(super) fn some(value: Self) -> Self {
+    /// `Object.spec{…}`.
+    pub(super) fn structure(name: &'a str, fields: BTreeMap<&'a str, Self>) -> Self {
+        let depth = deepest(fields.values());
+        Self::Struct(Arc::new(Struct { name, fields: Made::new(fields, depth) }))
+    }
+
+    pub(crate) fn some(value: Self) -> Self {
         Self::Optional(Some(Arc::new(value)))
     }
 
@@ -215,22 +232,6 @@ impl<'a> Val<'a> {
         match self {
             Self::Bool(truth) => Some(*truth),
             _ => None,
-        }
-    }
-
-    /// How much work it is to look at all of it: characters by ten, items by one.
-    pub(super) fn size(&self) -> u64 {
-        let all = |sizes: &mut dyn Iterator<Item = u64>| sizes.fold(1, u64::saturating_add);
-        match self {
-            Self::Text(text) => length(text.len()),
-            Self::Bytes(bytes) => length(bytes.len()),
-            Self::List(List::Json(list)) => all(&mut list.iter().map(json_size)),
-            Self::List(List::Made(list)) => all(&mut list.iter().map(Self::size)),
-            Self::Map(Map::Json(map)) => all(&mut map.values().map(json_size)),
-            Self::Map(Map::Made(map)) => all(&mut map.values().map(Self::size)),
-            Self::Struct(made) => all(&mut made.fields.values().map(Self::size)),
-            Self::Optional(Some(value)) => value.size(),
-            _ => 1,
         }
     }
 
@@ -256,7 +257,7 @@ impl<'a> Val<'a> {
             }
             Self::Struct(made) => {
                 let mut fields = serde_json::Map::new();
-                for (field, value) in &made.fields {
+                for (field, value) in made.fields.iter() {
                     if made.name != "JSONPatch" {
                         value.check_place(&format!("{}.{field}", made.name))?;
                     }
@@ -304,19 +305,6 @@ impl<'a> Val<'a> {
             Self::Opaque(CelValue::Duration(_)) => "google.protobuf.Duration",
             Self::Opaque(_) => "opaque",
         }
-    }
-}
-
-fn length(bytes: usize) -> u64 {
-    u64::try_from(bytes / 10).unwrap_or(u64::MAX).saturating_add(1)
-}
-
-fn json_size(json: &Value) -> u64 {
-    match json {
-        Value::String(text) => length(text.len()),
-        Value::Array(list) => list.iter().map(json_size).fold(1, u64::saturating_add),
-        Value::Object(map) => map.values().map(json_size).fold(1, u64::saturating_add),
-        _ => 1,
     }
 }
 

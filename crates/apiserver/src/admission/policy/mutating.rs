@@ -1,5 +1,7 @@
 //! Evaluates mutating policies: each in turn changes the object that the next one sees.
 
+use std::collections::BTreeSet;
+
 use croft_api::admission_policy::Mutation;
 use croft_apply::PatchError;
 use croft_apply::typed::{self, Duplicates, Node};
@@ -31,18 +33,36 @@ struct Failure {
     is_invalid: bool,
 }
 
-/// What the policies make of an object; `None` if they leave it as it is.
-pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<Option<Value>, ApiError> {
+/// Policies that were asked about an object, and want to be asked again if somebody changes it after them.
+#[derive(Debug, Default)]
+pub(crate) struct Reinvocable(BTreeSet<(String, String)>);
+
+impl Reinvocable {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn note(&mut self, invocation: &Invocation<'_>) {
+        if invocation.policy.is_reinvoked {
+            self.0.insert(invocation.name());
+        }
+    }
+}
+
+/// What the policies make of an object, `None` if they leave it as it is; and which are to hear of what becomes of it.
+pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<(Option<Value>, Reinvocable), ApiError> {
     let mut failures = Vec::new();
     let invocations = invocations(hooks, request, &mut failures);
     let budget = Budget::default();
     let mut object = if invocations.is_empty() { Value::Null } else { request.object.clone() };
+    let mut reinvocable = Reinvocable::default();
     // How often the object had changed when each was done with it.
     let mut seen = vec![0; invocations.len()];
     let mut changes = 0;
     for (invocation, seen) in invocations.iter().zip(&mut seen) {
         changes += usize::from(invocation.mutate(request, &mut object, &budget, &mut failures));
         *seen = changes;
+        reinvocable.note(invocation);
     }
     // Those that want to see what later ones have made of it.
     for (invocation, seen) in invocations.iter().zip(seen) {
@@ -50,7 +70,29 @@ pub(super) fn run(hooks: &[Hook], request: &Request<'_>) -> Result<Option<Value>
             invocation.mutate(request, &mut object, &budget, &mut failures);
         }
     }
-    if failures.is_empty() { Ok((changes > 0).then_some(object)) } else { Err(error(request, &failures)) }
+    finish(request, &failures, changes > 0, object).map(|object| (object, reinvocable))
+}
+
+/// What those make of the object that want to see what others have made of it since they were asked.
+pub(super) fn run_again(hooks: &[Hook], request: &Request<'_>, asked: &Reinvocable) -> Result<Option<Value>, ApiError> {
+    let mut failures = Vec::new();
+    let mut invocations = invocations(hooks, request, &mut failures);
+    invocations.retain(|invocation| asked.0.contains(&invocation.name()));
+    let (budget, mut object) = (Budget::default(), request.object.clone());
+    let mut has_changed = false;
+    for invocation in &invocations {
+        has_changed |= invocation.mutate(request, &mut object, &budget, &mut failures);
+    }
+    finish(request, &failures, has_changed, object)
+}
+
+fn finish(
+    request: &Request<'_>,
+    failures: &[Failure],
+    has_changed: bool,
+    object: Value,
+) -> Result<Option<Value>, ApiError> {
+    if failures.is_empty() { Ok(has_changed.then_some(object)) } else { Err(error(request, failures)) }
 }
 
 fn invocations<'a>(hooks: &'a [Hook], request: &Request<'a>, failures: &mut Vec<Failure>) -> Vec<Invocation<'a>> {
@@ -100,6 +142,10 @@ struct Shown {
 }
 
 impl Invocation<'_> {
+    fn name(&self) -> (String, String) {
+        (self.policy.name.clone(), self.binding.name.clone())
+    }
+
     /// Has it changed the object?
     fn mutate(&self, request: &Request<'_>, object: &mut Value, budget: &Budget, failures: &mut Vec<Failure>) -> bool {
         let mut failed = |why: &str| {
