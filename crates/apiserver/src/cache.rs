@@ -27,7 +27,7 @@ mod derived;
 mod object;
 
 use collection::Stored;
-pub(crate) use collection::{Change, Collection, Cursor, Unreadable};
+pub(crate) use collection::{Change, Collection, Cursor, Newer, Unreadable};
 pub(crate) use derived::{Derived, Parsed};
 pub(crate) use object::Object;
 
@@ -326,10 +326,11 @@ mod tests {
         let pods = cache.collection("core/pods");
         while !writer.is_finished() {
             let mut seen = Vec::new();
-            let at = pods.scan("", None, |object| {
+            let at = pods.scan("", None, None, |object| {
                 seen.push(object.revision);
                 true
             });
+            let at = at.unwrap();
             assert!(at == Revision::ZERO || seen == [at; PODS], "half of {at} is seen");
         }
         writer.join().unwrap();

@@ -70,6 +70,10 @@ pub(super) struct Stored<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
+/// The collection has changed since the moment that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newer;
+
 /// A watcher's place in the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor(u64);
@@ -83,13 +87,15 @@ pub(crate) struct CursorError {
 
 impl Collection {
     pub(super) fn new(complete_from: Revision) -> Self {
-        let state = State { forgotten: complete_from, ..State::default() };
+        let state = State { forgotten: complete_from, changed_at: complete_from, ..State::default() };
         Self { state: RwLock::new(state), changed: watch::Sender::new(0) }
     }
 
-    /// Changes from here on are remembered.
+    /// Changes from here on are remembered. What was deleted before, and when, nobody knows.
     pub(super) fn start_history(&self, from: Revision) {
-        self.state.write().forgotten = from;
+        let mut state = self.state.write();
+        state.forgotten = from;
+        state.changed_at = state.changed_at.max(from);
     }
 
     /// The state is what it is at `at`, without what is not `kept`, and nobody knows how it came to be: all watchers have
@@ -154,21 +160,30 @@ impl Collection {
         self.state.read().changes
     }
 
-    /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees.
-    /// Returns when the collection, as it was seen, had last changed.
+    /// The object, if nothing here has changed since `of`.
+    pub(crate) fn get_of(&self, id: &str, of: Option<Revision>) -> Result<Option<Arc<Object>>, Newer> {
+        let state = self.state.read();
+        state.is_of(of)?;
+        Ok(state.objects.get(id).cloned())
+    }
+
+    /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees; if nothing here has
+    /// changed since `of`, should that matter. Returns when the collection, as it was seen, had last changed.
     pub(crate) fn scan(
         &self,
         namespace: &str,
         after: Option<&str>,
+        of: Option<Revision>,
         mut take: impl FnMut(&Arc<Object>) -> bool,
-    ) -> Revision {
+    ) -> Result<Revision, Newer> {
         let state = self.state.read();
+        state.is_of(of)?;
         for object in state.range(namespace, after) {
             if !take(object) {
                 break;
             }
         }
-        state.changed_at
+        Ok(state.changed_at)
     }
 
     /// All objects of a namespace, or of all.
@@ -249,6 +264,10 @@ impl Collection {
 impl State {
     fn next_sequence(&self) -> u64 {
         self.first_sequence + self.history.len() as u64
+    }
+
+    fn is_of(&self, of: Option<Revision>) -> Result<(), Newer> {
+        if of.is_some_and(|of| self.changed_at > of) { Err(Newer) } else { Ok(()) }
     }
 
     fn apply(&mut self, stored: &Stored<'_>, loading: bool) {

@@ -40,3 +40,35 @@ fn starting_over_tells_every_watcher() {
     assert_eq!(seen.len(), 1);
     assert!(seen[0].previous.is_none());
 }
+
+#[test]
+fn what_is_newer_than_asked_for_is_not_given() {
+    let collection = Collection::new(Revision::ZERO);
+    changed(&collection, 5, 1);
+    let count = |of| {
+        let mut count = 0;
+        let scanned = collection.scan("", None, of, |_| {
+            count += 1;
+            true
+        });
+        scanned.map(|at| (at.0, count))
+    };
+    assert_eq!(count(Some(Revision(5))), Ok((5, 1)));
+    assert_eq!(count(None), Ok((5, 1)));
+    assert_eq!(count(Some(Revision(4))), Err(Newer));
+    assert!(collection.get_of("a", Some(Revision(5))).unwrap().is_some());
+    assert!(matches!(collection.get_of("a", Some(Revision(4))), Err(Newer)));
+}
+
+/// Something may have been deleted before the history starts.
+#[test]
+fn nothing_is_known_of_moments_before_the_history() {
+    let collection = Collection::new(Revision::ZERO);
+    let value: &[u8] = br#"{"metadata":{"name":"a"}}"#;
+    collection.apply([Stored { id: "a", revision: Revision(3), value: Some(value) }], true);
+    collection.start_history(Revision(7));
+    assert_eq!(collection.scan("", None, Some(Revision(6)), |_| true), Err(Newer));
+    assert_eq!(collection.scan("", None, Some(Revision(7)), |_| true), Ok(Revision(7)));
+    let empty = Collection::new(Revision(7));
+    assert_eq!(empty.scan("", None, Some(Revision(6)), |_| true), Err(Newer));
+}
