@@ -6,10 +6,11 @@ use bytes::{Bytes, BytesMut};
 use croft_meta::ApiError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures::stream;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
 use crate::negotiate::{Format, Output};
@@ -24,6 +25,11 @@ pub(crate) const GZIP_FROM: usize = 128 << 10;
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of which no more comes, and which its reader does not take for whole.
+pub(crate) fn broken(error: BoxError) -> Body {
+    StreamBody::new(stream::iter([Err(error)])).boxed_unsync()
 }
 
 pub(crate) fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Answer {

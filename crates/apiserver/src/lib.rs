@@ -28,6 +28,7 @@ mod config_reader;
 mod connections;
 mod conversion;
 mod crd;
+mod cut;
 mod decode;
 mod discovery;
 mod encoding;

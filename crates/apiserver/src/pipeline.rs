@@ -18,6 +18,7 @@ use crate::audit::{Pending, Trail};
 use crate::auth::impersonate::impersonate;
 use crate::auth::{ANONYMOUS, Attributes};
 use crate::call::{Call, Target};
+use crate::cut::Ending;
 use crate::fairness::{self, Classified, Seat};
 use crate::metrics::Observed;
 use crate::negotiate::Output;
@@ -221,6 +222,7 @@ async fn answer_request(
     };
     if let Some(streamed) = &streamed {
         let headers = parts.headers.clone();
+        let ending = Ending::of(info.verb);
         let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
         call.trail = Arc::clone(trail);
         call.session.clone_from(&session);
@@ -237,7 +239,7 @@ async fn answer_request(
             answer = streamed.answer(call, &mut parts, body) => answer?,
             () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
         };
-        return Ok(lasting(answer, session));
+        return Ok(lasting(answer, session, ending));
     }
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
@@ -268,7 +270,7 @@ async fn answer_request(
     call.trail = Arc::clone(trail);
     call.standing = standing;
     let result = if call.info.is_resource {
-        resource(&call).await.map(|answer| lasting(answer, session))
+        resource(&call).await.map(|answer| lasting(answer, session, Ending::of(call.info.verb)))
     } else if is_rest {
         rest::answer(&call, caller.address()).await
     } else if usage::is_usage(&call.info) {
@@ -285,9 +287,9 @@ async fn answer_request(
 }
 
 /// A stream lasts as long as the credential that it was opened with.
-fn lasting(answer: Answer, session: Option<Arc<Session>>) -> Answer {
+fn lasting(answer: Answer, session: Option<Arc<Session>>, ending: Ending) -> Answer {
     match session {
-        Some(session) => sessions::until_ended(answer, session),
+        Some(session) => sessions::until_ended(answer, session, ending),
         None => answer,
     }
 }
