@@ -172,6 +172,46 @@ async fn ask(server: &Croft, requests: Requests, path: &str) -> (Requests, h2::R
     (requests, answer.into_body())
 }
 
+/// Ten thousand requests without credentials, each of which keeps back the last byte of its body: 650 MB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_never_come_whole_do_not_fill_memory() {
+    const LOGIN: &str = "/v3-public/localProviders/local?action=login";
+    let (limit, croft) = start("bodies", &[]).await;
+    let some = Bytes::from(vec![b' '; 65_535]);
+    let (tell, mut refusals) = tokio::sync::mpsc::channel(10_000);
+    let mut hoarded = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let mut requests = raw(&croft, None, 65_535).await;
+        for _ in 0..250 {
+            requests = requests.ready().await.expect("room for a stream");
+            let head = request(&croft, Method::POST, LOGIN).header("content-type", "application/json");
+            let head = head.header("content-length", some.len() + 1).body(()).expect("a request");
+            let (answer, mut body) = requests.send_request(head, false).expect("it is sent");
+            body.send_data(some.clone(), false).expect("it is sent");
+            let tell = tell.clone();
+            hoarded.spawn(async move {
+                if answer.await.is_ok_and(|answer| answer.status() == 429) {
+                    // There is room for all of them.
+                    let _ = tell.try_send(());
+                }
+                std::future::pending::<()>().await;
+                drop(body);
+            });
+        }
+    }
+    drop(tell);
+    // Few are read, few wait, and most are refused.
+    for _ in 0..9_000 {
+        let refused = tokio::time::timeout(Duration::from_secs(50), refusals.recv()).await;
+        refused.expect("it is refused in time").expect("it is refused");
+    }
+    is_well(&croft, &limit).await;
+    // Others may still log in, from the same address, too.
+    let nobody = json!({"username": "nobody", "password": "x"});
+    let answer = croft.anonymous().expect("a client").post(LOGIN, &nobody).await.expect("an answer");
+    assert_eq!(answer.status, 401, "{}", answer.text());
+}
+
 /// On every connection an answer of which the client takes nothing, for which it needs no credentials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_takes_keep_nobody_out() {

@@ -147,29 +147,20 @@ pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Api
     if http_body::Body::size_hint(&body).lower() > limit as u64 {
         return Err(too_large());
     }
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
+    let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| ApiError::bad_request(format!("the request body could not be read: {e}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
-        if so_far + data.len() > limit {
+        if read.len() + data.len() > limit {
             return Err(too_large());
         }
-        if first.is_none() {
-            first = Some(data);
-        } else {
-            rest.extend_from_slice(&data);
+        if read.is_empty() && http_body::Body::is_end_stream(&body) {
+            return Ok(data);
         }
+        // Copied: what was received is part of a larger buffer, which would be kept with it for as long as the rest takes.
+        read.extend_from_slice(&data);
     }
-    let first = first.unwrap_or_default();
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&rest);
-    Ok(whole.freeze())
+    Ok(read.freeze())
 }
 
 #[cfg(test)]

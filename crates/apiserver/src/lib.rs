@@ -17,6 +17,7 @@ mod answer_room;
 mod audit;
 mod auth;
 mod backup_target;
+mod body_room;
 mod bootstrap;
 mod cache;
 mod call;

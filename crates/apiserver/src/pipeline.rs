@@ -9,7 +9,6 @@ use croft_meta::{ApiError, names};
 use http::Request;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http_body::Body as _;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
@@ -30,10 +29,6 @@ use crate::streams::Streamed;
 use crate::user::UserInfo;
 use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
 
-/// Upstream's limit for request bodies.
-const BODY_LIMIT: usize = 3 << 20;
-/// Bodies up to this are read without asking how much memory others take.
-const SMALL_BODY: u64 = 64 << 10;
 /// How long anything but a watch may take, the reading of its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -246,14 +241,7 @@ async fn answer_request(
     }
     // Whoever only looks has nothing to say, and as upstream nobody listens: it may never end, and a watch has all the time there is.
     let body = if matches!(info.verb, "get" | "list" | "watch" | "head") { answer::full("") } else { body };
-    let is_small = body.size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
-    let _room = if is_small || matches!(caller, Caller::Internal) {
-        None
-    } else {
-        // Never closed.
-        server.large_bodies.take(&user.name, 1).await.ok()
-    };
-    let body = answer::read_body(body, BODY_LIMIT).await?;
+    let (body, _room) = server.body_room.read(&user.name, caller.address(), body).await?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
     // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
