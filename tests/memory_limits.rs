@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use croft_testkit::{Call, Client, Croft, MemoryLimit, Protocol, StoreKind, eventually};
+use bytes::Bytes;
+use croft_testkit::{Call, Client, Croft, Identity, MemoryLimit, Protocol, StoreKind, eventually};
 use http::Method;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -142,5 +143,119 @@ async fn a_storm_of_watches_after_a_restart_is_weathered() {
         watches.push(done.expect("saw what it had missed"));
     }
     assert_eq!(watches.len(), WATCHERS);
+    is_well(&croft, &limit).await;
+}
+
+type Requests = h2::client::SendRequest<Bytes>;
+
+/// A connection over HTTP/2 whose client takes so many bytes of each answer, until it says otherwise.
+async fn raw(server: &Croft, identity: Option<&Identity>, window: u32) -> Requests {
+    let stream = server.connect(identity, &["h2"]).await.expect("a connection");
+    let builder = h2::client::Builder::new().initial_window_size(window).handshake(stream);
+    let (requests, connection) = builder.await.expect("it speaks HTTP/2");
+    // Whatever it ends with: the streams tell.
+    tokio::spawn(async move { drop(connection.await) });
+    requests
+}
+
+fn request(server: &Croft, method: Method, path: &str) -> http::request::Builder {
+    http::Request::builder().method(method).uri(format!("{}{path}", server.url))
+}
+
+/// Answers of which nothing was taken yet.
+async fn ask(server: &Croft, requests: Requests, path: &str) -> (Requests, h2::RecvStream) {
+    let mut requests = requests.ready().await.expect("room for a stream");
+    let get = request(server, Method::GET, path).body(()).expect("a request");
+    let (answer, _) = requests.send_request(get, true).expect("it is sent");
+    let answer = answer.await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+    (requests, answer.into_body())
+}
+
+/// Ten thousand requests without credentials, each of which keeps back the last byte of its body: 650 MB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_never_come_whole_do_not_fill_memory() {
+    const LOGIN: &str = "/v3-public/localProviders/local?action=login";
+    let (limit, croft) = start("bodies", &[]).await;
+    let some = Bytes::from(vec![b' '; 65_535]);
+    let (tell, mut refusals) = tokio::sync::mpsc::channel(10_000);
+    let mut hoarded = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let mut requests = raw(&croft, None, 65_535).await;
+        for _ in 0..250 {
+            requests = requests.ready().await.expect("room for a stream");
+            let head = request(&croft, Method::POST, LOGIN).header("content-type", "application/json");
+            let head = head.header("content-length", some.len() + 1).body(()).expect("a request");
+            let (answer, mut body) = requests.send_request(head, false).expect("it is sent");
+            body.send_data(some.clone(), false).expect("it is sent");
+            let tell = tell.clone();
+            hoarded.spawn(async move {
+                if answer.await.is_ok_and(|answer| answer.status() == 429) {
+                    // There is room for all of them.
+                    let _ = tell.try_send(());
+                }
+                std::future::pending::<()>().await;
+                drop(body);
+            });
+        }
+    }
+    drop(tell);
+    // Few are read, few wait, and most are refused.
+    for _ in 0..9_000 {
+        let refused = tokio::time::timeout(Duration::from_secs(50), refusals.recv()).await;
+        refused.expect("it is refused in time").expect("it is refused");
+    }
+    is_well(&croft, &limit).await;
+    // Others may still log in, from the same address, too.
+    let nobody = json!({"username": "nobody", "password": "x"});
+    let answer = croft.anonymous().expect("a client").post(LOGIN, &nobody).await.expect("an answer");
+    assert_eq!(answer.status, 401, "{}", answer.text());
+}
+
+/// On every connection an answer of which the client takes nothing, for which it needs no credentials.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_nobody_takes_keep_nobody_out() {
+    let (limit, croft) = start("places", &["--max-connections=20"]).await;
+    let mut lying = Vec::new();
+    for _ in 0..20 {
+        let requests = raw(&croft, None, 0).await;
+        lying.push(ask(&croft, requests, "/version").await);
+    }
+    is_well(&croft, &limit).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_left_lying_is_given_up() {
+    let (limit, croft) = start("lying", &[]).await;
+    let client = croft.client().expect("a client");
+    fill(&client).await;
+    // The second takes a little first.
+    let mut lying = Vec::new();
+    for window in [0, 1_000] {
+        let requests = raw(&croft, Some(&croft.admin), window).await;
+        lying.push(ask(&croft, requests, MAPS).await);
+    }
+    // A watch that has nothing to say waits for nobody.
+    let requests = raw(&croft, Some(&croft.admin), 65_535).await;
+    let (_requests, mut watch) =
+        ask(&croft, requests, &format!("{MAPS}?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dlate")).await;
+    for (requests, mut body) in lying {
+        let cut = async {
+            while let Some(data) = body.data().await {
+                if let Err(error) = data {
+                    return error.reason();
+                }
+            }
+            panic!("it looks like all of it");
+        };
+        let reason = tokio::time::timeout(Duration::from_secs(90), cut).await.expect("it is given up");
+        assert_eq!(reason, Some(h2::Reason::CANCEL));
+        // Of the connection nothing is lost but that.
+        ask(&croft, requests, "/version").await;
+    }
+    client.post(MAPS, &json!({"metadata": {"name": "late"}})).await.expect("an answer").ok().expect("made");
+    let event = tokio::time::timeout(Duration::from_secs(30), watch.data()).await.expect("an event in time");
+    let event = event.expect("the watch goes on").expect("an event");
+    assert!(event.starts_with(b"{\"type\":\"ADDED\""), "{event:?}");
     is_well(&croft, &limit).await;
 }

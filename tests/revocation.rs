@@ -1,5 +1,8 @@
 //! Credentials that are taken back: at once for requests, within seconds for what is open.
 
+use croft_e2e::machines::{IMAGES, is_true, node};
+use croft_e2e::storage::{image, imported, made};
+use croft_e2e::web::Web;
 use croft_testkit::{Call, Client, Croft, Endpoint, StoreKind, Stream, eventually, patience};
 use http::Method;
 use serde_json::{Value, json};
@@ -162,4 +165,33 @@ async fn a_certificate_is_refused_and_the_admin_gets_another() {
     assert_eq!(code(&new.client().expect("a client")).await, 200);
     let list = croft(&server, &["cert", "list"]).await;
     assert!(list.contains(&id), "{list}");
+}
+
+/// Half an image is no image, and must not look like one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_that_is_cut_off_fails() {
+    let (server, admin) = node().await;
+    made(&admin, MAPS, &json!({"metadata": {"name": "one"}})).await;
+    let web = Web::start().await.expect("a server");
+    // Nothing that could be packed: more than a client and the server hold on to while nobody reads.
+    let mut state = 1_u64;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    });
+    let url = web.put("noise.raw", noise.take(64 << 20).collect()).await;
+    made(&admin, IMAGES, &image("noise", &json!({"sourceType": "download", "url": url}))).await;
+    assert!(is_true(&imported(&admin, "noise").await, "Imported"));
+
+    let token = croft(&server, &["token", "create", "--user", "jane", "--group", "system:masters"]).await;
+    let jane = server.bearer(&token).expect("a client");
+    let path = "/v1/harvester/harvesterhci.io.virtualmachineimages/default/noise/download";
+    let download = jane.open(Call::new(Method::GET, path)).await.expect("a download");
+    assert_eq!(download.status, 200);
+    let open = watch(&jane).await;
+    croft(&server, &["token", "revoke", "--user", "jane"]).await;
+    // When the watch has ended, so has the download.
+    ends(open).await;
+    let read = download.discard().await;
+    assert!(read.is_err(), "{read:?} bytes look like all of it");
 }

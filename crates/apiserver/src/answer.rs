@@ -6,10 +6,11 @@ use bytes::{Bytes, BytesMut};
 use croft_meta::ApiError;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures::stream;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
 use crate::negotiate::{Format, Output};
@@ -24,6 +25,11 @@ pub(crate) const GZIP_FROM: usize = 128 << 10;
 
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+/// A body of which no more comes, and which its reader does not take for whole.
+pub(crate) fn broken(error: BoxError) -> Body {
+    StreamBody::new(stream::iter([Err(error)])).boxed_unsync()
 }
 
 pub(crate) fn bytes(code: u16, content_type: &str, body: impl Into<Bytes>) -> Answer {
@@ -141,29 +147,20 @@ pub(crate) async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, Api
     if http_body::Body::size_hint(&body).lower() > limit as u64 {
         return Err(too_large());
     }
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
+    let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| ApiError::bad_request(format!("the request body could not be read: {e}")))?;
         let Ok(data) = frame.into_data() else { continue };
-        let so_far = first.as_ref().map_or(0, Bytes::len) + rest.len();
-        if so_far + data.len() > limit {
+        if read.len() + data.len() > limit {
             return Err(too_large());
         }
-        if first.is_none() {
-            first = Some(data);
-        } else {
-            rest.extend_from_slice(&data);
+        if read.is_empty() && http_body::Body::is_end_stream(&body) {
+            return Ok(data);
         }
+        // Copied: what was received is part of a larger buffer, which would be kept with it for as long as the rest takes.
+        read.extend_from_slice(&data);
     }
-    let first = first.unwrap_or_default();
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&rest);
-    Ok(whole.freeze())
+    Ok(read.freeze())
 }
 
 #[cfg(test)]

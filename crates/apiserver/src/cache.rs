@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use croft_meta::{ApiError, Chain, Revision};
-use croft_store::{Range, Store, WatchItem};
+use croft_store::{Event, Range, Record, Store, WatchItem};
 use futures::StreamExt;
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -26,7 +26,8 @@ mod collection;
 mod derived;
 mod object;
 
-pub(crate) use collection::{Change, Collection, Cursor, Unreadable};
+use collection::Stored;
+pub(crate) use collection::{Change, Collection, Cursor, Newer, Unreadable};
 pub(crate) use derived::{Derived, Parsed};
 pub(crate) use object::Object;
 
@@ -93,7 +94,7 @@ impl Cache {
                 at = page.revision;
             }
             for record in &page.records {
-                self.apply(&record.key, record.revision, Some(&record.value), true);
+                self.load_one(record);
             }
             match page.records.last() {
                 Some(last) if page.more => after.clone_from(&last.key),
@@ -147,7 +148,7 @@ impl Cache {
             for record in &page.records {
                 let Some((collection, id)) = split_key(&record.key) else { continue };
                 stored.entry(collection.to_owned()).or_default().insert(id.to_owned());
-                self.apply(&record.key, record.revision, Some(&record.value), true);
+                self.load_one(record);
             }
             match page.records.last() {
                 Some(last) if page.more => range.after.clone_from(&last.key),
@@ -172,9 +173,7 @@ impl Cache {
             match item? {
                 WatchItem::Events(events) => {
                     let Some(revision) = events.last().map(|e| e.revision) else { continue };
-                    for event in events {
-                        self.apply(&event.key, event.revision, event.value.as_deref(), false);
-                    }
+                    self.apply(&events);
                     self.applied.send_replace(revision);
                 }
                 WatchItem::Progress(revision) => {
@@ -191,12 +190,26 @@ impl Cache {
         Ok(())
     }
 
-    fn apply(&self, key: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
-        let Some((collection, id)) = split_key(key) else {
-            tracing::warn!(key, "a key that is not an object's was ignored");
-            return;
-        };
-        self.collection(collection).apply(id, revision, value, loading);
+    /// Takes over a transaction, one collection after the other.
+    fn apply(&self, events: &[Event]) {
+        let mut of_collections: Vec<(&str, Vec<Stored<'_>>)> = Vec::new();
+        for Event { key, revision, value } in events {
+            let Some((collection, id)) = parts(key) else { continue };
+            let stored = Stored { id, revision: *revision, value: value.as_deref() };
+            match of_collections.iter_mut().find(|(of, _)| *of == collection) {
+                Some((_, all)) => all.push(stored),
+                None => of_collections.push((collection, vec![stored])),
+            }
+        }
+        for (collection, stored) in of_collections {
+            self.collection(collection).apply(stored, false);
+        }
+    }
+
+    fn load_one(&self, record: &Record) {
+        let Some((collection, id)) = parts(&record.key) else { return };
+        let stored = Stored { id, revision: record.revision, value: Some(&record.value) };
+        self.collection(collection).apply([stored], true);
     }
 
     /// The collection of a storage key (`core/pods`), made empty if nothing is stored there yet.
@@ -273,6 +286,14 @@ pub(crate) fn store_error(error: croft_store::Error) -> ApiError {
     }
 }
 
+fn parts(key: &str) -> Option<(&str, &str)> {
+    let parts = split_key(key);
+    if parts.is_none() {
+        tracing::warn!(key, "a key that is not an object's was ignored");
+    }
+    parts
+}
+
 /// `registry/core/pods/ns/name` → (`core/pods`, `ns/name`).
 pub(crate) fn split_key(key: &str) -> Option<(&str, &str)> {
     let rest = key.strip_prefix(ROOT)?;
@@ -284,6 +305,36 @@ pub(crate) fn split_key(key: &str) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_transaction_is_seen_whole() {
+        const PODS: usize = 1_000;
+        let dir = tempfile::tempdir().unwrap();
+        let store = croft_store::Embedded::open(dir.path(), croft_store::EmbeddedOptions::default()).unwrap();
+        let cache = Cache::load(store).await.unwrap();
+        let writer = std::thread::spawn({
+            let cache = Arc::clone(&cache);
+            move || {
+                let value = Some(bytes::Bytes::from_static(b"{}"));
+                for revision in (1..=100).map(Revision) {
+                    let event = |n| Event { key: format!("registry/core/pods/ns/{n}"), revision, value: value.clone() };
+                    let events: Vec<Event> = (0..PODS).map(event).collect();
+                    cache.apply(&events);
+                }
+            }
+        });
+        let pods = cache.collection("core/pods");
+        while !writer.is_finished() {
+            let mut seen = Vec::new();
+            let at = pods.scan("", None, None, |object| {
+                seen.push(object.revision);
+                true
+            });
+            let at = at.unwrap();
+            assert!(at == Revision::ZERO || seen == [at; PODS], "half of {at} is seen");
+        }
+        writer.join().unwrap();
+    }
 
     #[test]
     fn keys_split_into_collection_and_id() {

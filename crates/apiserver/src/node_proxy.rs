@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use croft_meta::{ApiError, Chain};
 use croft_pki::node::{NodeClient, server_name};
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{FutureExt, TryStreamExt};
 use http::header::{CONNECTION, EXPECT, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::response::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -28,8 +28,9 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::answer::{self, Answer, Body, BoxError};
+use crate::answer::{self, Answer, Body};
 use crate::call::{Call, Target};
+use crate::cut::{self, Cut, Ending};
 use crate::moving::Moving;
 use crate::pipeline::not_allowed;
 use crate::server::ApiServer;
@@ -83,9 +84,8 @@ impl ApiServer {
     pub(crate) async fn follow_node(&self, node: &str, request: Request<Body>) -> Result<Answer, ApiError> {
         let agent = self.agent(node)?;
         let (parts, body) = self.send(&agent, request, Patience::Short).await?.into_parts();
-        let chunks = body.into_data_stream().map_ok(Frame::data).map_err(BoxError::from);
-        let chunks = chunks.take_until(self.stopping().cancelled_owned());
-        Ok(Response::from_parts(own_parts(parts), StreamBody::new(chunks).boxed_unsync()))
+        let body = Cut::new(body, Ending::Broken, cut::stopped(self.stopping()));
+        Ok(Response::from_parts(own_parts(parts), body.boxed_unsync()))
     }
 
     /// Opens a stream of raw bytes to something on a node; or the agent's answer why not.

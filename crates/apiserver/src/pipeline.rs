@@ -9,7 +9,6 @@ use croft_meta::{ApiError, names};
 use http::Request;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
-use http_body::Body as _;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 
@@ -18,6 +17,7 @@ use crate::audit::{Pending, Trail};
 use crate::auth::impersonate::impersonate;
 use crate::auth::{ANONYMOUS, Attributes};
 use crate::call::{Call, Target};
+use crate::cut::Ending;
 use crate::fairness::{self, Classified, Seat};
 use crate::metrics::Observed;
 use crate::negotiate::Output;
@@ -29,10 +29,6 @@ use crate::streams::Streamed;
 use crate::user::UserInfo;
 use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
 
-/// Upstream's limit for request bodies.
-const BODY_LIMIT: usize = 3 << 20;
-/// Bodies up to this are read without asking how much memory others take.
-const SMALL_BODY: u64 = 64 << 10;
 /// How long anything but a watch may take, the reading of its body included.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -221,6 +217,7 @@ async fn answer_request(
     };
     if let Some(streamed) = &streamed {
         let headers = parts.headers.clone();
+        let ending = Ending::of(info.verb);
         let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
         call.trail = Arc::clone(trail);
         call.session.clone_from(&session);
@@ -237,21 +234,14 @@ async fn answer_request(
             answer = streamed.answer(call, &mut parts, body) => answer?,
             () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
         };
-        return Ok(lasting(answer, session));
+        return Ok(lasting(answer, session, ending));
     }
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
     }
     // Whoever only looks has nothing to say, and as upstream nobody listens: it may never end, and a watch has all the time there is.
     let body = if matches!(info.verb, "get" | "list" | "watch" | "head") { answer::full("") } else { body };
-    let is_small = body.size_hint().upper().is_some_and(|size| size <= SMALL_BODY);
-    let _room = if is_small || matches!(caller, Caller::Internal) {
-        None
-    } else {
-        // Never closed.
-        server.large_bodies.take(&user.name, 1).await.ok()
-    };
-    let body = answer::read_body(body, BODY_LIMIT).await?;
+    let (body, _room) = server.body_room.read(&user.name, caller.address(), body).await?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
     // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
@@ -268,7 +258,7 @@ async fn answer_request(
     call.trail = Arc::clone(trail);
     call.standing = standing;
     let result = if call.info.is_resource {
-        resource(&call).await.map(|answer| lasting(answer, session))
+        resource(&call).await.map(|answer| lasting(answer, session, Ending::of(call.info.verb)))
     } else if is_rest {
         rest::answer(&call, caller.address()).await
     } else if usage::is_usage(&call.info) {
@@ -285,9 +275,9 @@ async fn answer_request(
 }
 
 /// A stream lasts as long as the credential that it was opened with.
-fn lasting(answer: Answer, session: Option<Arc<Session>>) -> Answer {
+fn lasting(answer: Answer, session: Option<Arc<Session>>, ending: Ending) -> Answer {
     match session {
-        Some(session) => sessions::until_ended(answer, session),
+        Some(session) => sessions::until_ended(answer, session, ending),
         None => answer,
     }
 }

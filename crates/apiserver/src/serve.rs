@@ -2,6 +2,7 @@
 
 mod crowd;
 mod lane;
+mod taken;
 mod unread;
 
 use std::io;
@@ -33,6 +34,7 @@ use crate::config::Listen;
 use crate::pipeline::{self, Caller};
 use crate::server::{ApiServer, StartError};
 use crowd::{Busy, Place};
+use taken::Requests;
 use unread::Unread;
 
 pub(crate) use crowd::Crowd;
@@ -157,9 +159,10 @@ async fn conversation(
 ) {
     let stop = server.stopping();
     let leave = place.leave.clone();
-    let (own, address) = (lane.clone(), caller.address());
+    let requests = Requests { lane: lane.clone(), place: Arc::clone(&place) };
+    let address = caller.address();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (server, caller, busy, lane) = (Arc::clone(&server), caller.clone(), place.busy(), own.clone());
+        let (server, caller, busy, lane) = (Arc::clone(&server), caller.clone(), place.busy(), lane.clone());
         let place = Arc::clone(&place);
         let upgraded = Arc::clone(&upgraded);
         let request = Unread::of(request).map(|body| body.map_err(Into::into).boxed_unsync());
@@ -173,7 +176,7 @@ async fn conversation(
             Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, _busy: busy, _long: long }))
         }
     });
-    let mut builder = auto::Builder::new(lane);
+    let mut builder = auto::Builder::new(requests);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
@@ -214,7 +217,9 @@ impl http_body::Body for Attended {
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<bytes::Bytes>, BoxError>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let frame = Pin::new(&mut self.get_mut().body).poll_frame(cx);
+        taken::told(&frame);
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

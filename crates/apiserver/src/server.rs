@@ -23,6 +23,7 @@ use crate::answer_room::AnswerRoom;
 use crate::audit::Audit;
 use crate::auth::Auth;
 use crate::auth::authenticate::oidc::{Issuers, IssuersError};
+use crate::body_room::BodyRoom;
 use crate::cache::Cache;
 use crate::catalog::Catalog;
 use crate::config::{Config, Website};
@@ -36,7 +37,6 @@ use crate::quota_turns::QuotaTurns;
 use crate::release::{self, Standing, TooNew};
 use crate::serve::SlowThreads;
 use crate::sessions::{self, Sessions};
-use crate::shares::Shares;
 use crate::store_page::StoreCare;
 use crate::webhooks::Webhooks;
 use crate::write::EventLease;
@@ -45,8 +45,6 @@ use crate::{
     store_page, web_tls,
 };
 
-/// Of requests with a large body, this many are read at a time; the others wait with theirs unread.
-const MAX_LARGE_BODIES: usize = 16;
 /// What a server that listens nowhere says is its address.
 const UNHEARD: &str = "127.0.0.1:6443";
 
@@ -94,8 +92,7 @@ pub(crate) struct ApiServer {
     pub(crate) sessions: Sessions,
     pub(crate) policies: Policies,
     pub(crate) fairness: Fairness,
-    /// Large bodies that may be in memory at a time.
-    pub(crate) large_bodies: Shares,
+    pub(crate) body_room: BodyRoom,
     pub(crate) answer_room: AnswerRoom,
     pub(crate) node_proxy: NodeProxy,
     pub(crate) webhooks: Webhooks,
@@ -377,7 +374,7 @@ async fn assemble(config: &Config) -> Result<(Arc<ApiServer>, TaskTracker), Star
         sessions: Sessions::default(),
         policies: Policies::new(&cache),
         fairness: Fairness::new(&cache, config.limits.requests, flows),
-        large_bodies: Shares::of(MAX_LARGE_BODIES),
+        body_room: BodyRoom::new(),
         answer_room: AnswerRoom::new(config.limits.answer_bytes),
         node_proxy: NodeProxy::default(),
         webhooks,

@@ -6,11 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::StreamExt;
 use http::HeaderMap;
 use http::header::{CONNECTION, UPGRADE};
 use http_body::Body as _;
-use http_body_util::{BodyExt, BodyStream, StreamBody};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};
@@ -18,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
 use crate::auth::authenticate::{Authenticator, CREDENTIAL_ID, Recognized, Standing};
+use crate::cut::{Cut, Ending};
 use crate::server::ApiServer;
 
 /// How often open credentials are looked at again.
@@ -140,19 +140,16 @@ pub(crate) async fn watch_over(server: Arc<ApiServer>) {
 }
 
 /// The answer, as long as its session lasts.
-pub(crate) fn until_ended(answer: Answer, session: Arc<Session>) -> Answer {
+pub(crate) fn until_ended(answer: Answer, session: Arc<Session>, ending: Ending) -> Answer {
     // What is there whole is sent before anybody could look.
     if answer.body().size_hint().exact().is_some() {
         return answer;
     }
-    answer.map(|body| {
-        let ended = session.ended();
-        let frames = BodyStream::new(body).take_until(async move {
-            ended.cancelled().await;
-            drop(session);
-        });
-        StreamBody::new(frames).boxed_unsync()
-    })
+    let until = async move {
+        session.ended().cancelled().await;
+        "the credential has ended, or the server stops"
+    };
+    answer.map(|body| Cut::new(body, ending, until).boxed_unsync())
 }
 
 #[cfg(test)]

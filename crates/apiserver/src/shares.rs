@@ -24,16 +24,33 @@ pub(crate) struct Share {
 
 impl Shares {
     pub(crate) fn of(amount: usize) -> Self {
+        Self::at_most(amount.max(2) / 2, amount)
+    }
+
+    /// Of which nobody has more than `largest`.
+    pub(crate) fn at_most(largest: usize, amount: usize) -> Self {
         let amount = amount.clamp(2, Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(amount)), of_users: Mutex::default(), largest: amount / 2 }
+        Self { all: Arc::new(Semaphore::new(amount)), of_users: Mutex::default(), largest: largest.min(amount) }
     }
 
     /// Waits for so much of it, or for as much as one may have.
     pub(crate) async fn take(&self, user: &str, amount: usize) -> Result<Share, AcquireError> {
-        let amount = u32::try_from(amount.min(self.largest)).unwrap_or(u32::MAX);
+        let amount = self.possible(amount);
         let of_user = self.of_user(user).acquire_many_owned(amount).await?;
         let of_all = Arc::clone(&self.all).acquire_many_owned(amount).await?;
         Ok(Share { permits: [of_user, of_all] })
+    }
+
+    /// The same, if there is so much of it now.
+    pub(crate) fn take_now(&self, user: &str, amount: usize) -> Option<Share> {
+        let amount = self.possible(amount);
+        let of_user = self.of_user(user).try_acquire_many_owned(amount).ok()?;
+        let of_all = Arc::clone(&self.all).try_acquire_many_owned(amount).ok()?;
+        Some(Share { permits: [of_user, of_all] })
+    }
+
+    fn possible(&self, amount: usize) -> u32 {
+        u32::try_from(amount.min(self.largest)).unwrap_or(u32::MAX)
     }
 
     fn of_user(&self, user: &str) -> Arc<Semaphore> {

@@ -79,8 +79,8 @@ impl Answer {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 
-    /// The body of a success; anything else is an error that shows the answer. So is JSON that breaks off: HTTP/2 takes a stream that
-    /// the server gave up for one that ended.
+    /// The body of a success; anything else is an error that shows the answer. So is JSON that breaks off: over HTTP/2, hyper takes a
+    /// stream that was reset with NO_ERROR for one that ended.
     pub fn ok(self) -> Result<Value> {
         if !(200..300).contains(&self.status) {
             bail!("{}: {}", self.status, self.text());

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use croft_meta::{ApiError, Chain, names};
-use futures::{StreamExt, TryStreamExt};
 use http::header::{
     AUTHORIZATION, CONNECTION, COOKIE, HOST, HeaderName, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use super::Backend;
-use crate::answer::{self, Answer, Body, BoxError};
+use crate::answer::{self, Answer, Body};
 use crate::call::Call;
+use crate::cut::{self, Cut, Ending};
 use crate::request::{RequestInfo, percent_decode};
 use crate::server::ApiServer;
 use crate::user::UserInfo;
@@ -172,9 +172,8 @@ fn returned(call: &Call, answer: Response<Incoming>, client: Option<OnUpgrade>) 
     }
     parts.version = http::Version::default();
     parts.extensions = http::Extensions::new();
-    let chunks = body.into_data_stream().map_ok(Frame::data).map_err(BoxError::from);
-    let chunks = chunks.take_until(call.server.stopping().cancelled_owned());
-    Ok(Response::from_parts(parts, StreamBody::new(chunks).boxed_unsync()))
+    let body = Cut::new(body, Ending::of(call.info.verb), cut::stopped(call.server.stopping()));
+    Ok(Response::from_parts(parts, body.boxed_unsync()))
 }
 
 #[cfg(test)]

@@ -30,10 +30,16 @@ pub(super) async fn object(answer: &mut Answer) -> Option<Value> {
         return Some(Value::Null);
     }
     let body = std::mem::replace(answer.body_mut(), answer::full(""));
-    // All of it is in memory already: nothing can fail, and nobody is waited for.
-    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let object = serde_json::from_slice(&bytes).ok();
-    *answer.body_mut() = answer::full(bytes);
+    // Most are in memory already. What comes from a node may break off, and must not look whole to the client then.
+    let (body, object) = match body.collect().await {
+        Ok(collected) => {
+            let bytes = collected.to_bytes();
+            let object = serde_json::from_slice(&bytes).ok();
+            (answer::full(bytes), object)
+        }
+        Err(error) => (answer::broken(error), None),
+    };
+    *answer.body_mut() = body;
     object
 }
 
@@ -83,5 +89,47 @@ impl Body for Followed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_breaks_off_goes_on_being_one() {
+        let whole = answer::json(200, &serde_json::json!({"a": 1}));
+        let broken = || {
+            let frames = [Ok(Frame::data(Bytes::from_static(b"{\"a\":"))), Err(BoxError::from("the node went away"))];
+            Limited(StreamBody::new(stream::iter(frames)))
+        };
+        let mut answer = whole;
+        assert_eq!(object(&mut answer).await, Some(serde_json::json!({"a": 1})));
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{\"a\":1}\n");
+        let mut answer = answer::json(200, &Value::Null).map(|_| broken().boxed_unsync());
+        assert_eq!(object(&mut answer).await, None);
+        assert_eq!(answer.into_body().collect().await.unwrap_err().to_string(), "the node went away");
+    }
+
+    /// A body that says how long it is.
+    struct Limited<B>(B);
+
+    impl<B: Body + Unpin> Body for Limited<B> {
+        type Data = B::Data;
+        type Error = B::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+            Pin::new(&mut self.0).poll_frame(context)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(7)
+        }
     }
 }

@@ -57,7 +57,22 @@ struct State {
     forgotten: Revision,
     /// The newest change.
     changed_at: Revision,
+    /// How often something changed. Unlike the revision, never the same for two states.
+    changes: u64,
 }
+
+/// What a transaction did to one object.
+#[derive(Debug)]
+pub(super) struct Stored<'a> {
+    pub(super) id: &'a str,
+    pub(super) revision: Revision,
+    /// `None` if it was deleted.
+    pub(super) value: Option<&'a [u8]>,
+}
+
+/// The collection has changed since the moment that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newer;
 
 /// A watcher's place in the history.
 #[derive(Clone, Copy, Debug)]
@@ -72,13 +87,15 @@ pub(crate) struct CursorError {
 
 impl Collection {
     pub(super) fn new(complete_from: Revision) -> Self {
-        let state = State { forgotten: complete_from, ..State::default() };
+        let state = State { forgotten: complete_from, changed_at: complete_from, ..State::default() };
         Self { state: RwLock::new(state), changed: watch::Sender::new(0) }
     }
 
-    /// Changes from here on are remembered.
+    /// Changes from here on are remembered. What was deleted before, and when, nobody knows.
     pub(super) fn start_history(&self, from: Revision) {
-        self.state.write().forgotten = from;
+        let mut state = self.state.write();
+        state.forgotten = from;
+        state.changed_at = state.changed_at.max(from);
     }
 
     /// The state is what it is at `at`, without what is not `kept`, and nobody knows how it came to be: all watchers have
@@ -95,31 +112,26 @@ impl Collection {
         state.history.clear();
         state.history_bytes = 0;
         (state.forgotten, state.changed_at) = (at, at);
+        state.changes += 1;
         let next = state.next_sequence();
         drop(state);
         self.changed.send_replace(next);
     }
 
-    pub(super) fn apply(&self, id: &str, revision: Revision, value: Option<&[u8]>, loading: bool) {
+    /// Takes over what one transaction did. All of it is seen at once: whoever listed only a part of it at its revision would
+    /// never be told of the rest.
+    pub(super) fn apply<'a>(&self, transaction: impl IntoIterator<Item = Stored<'a>>, loading: bool) {
         let mut state = self.state.write();
-        state.unreadable.remove(id);
-        if let Some(why) = value.and_then(croft_store::sealed::unreadable) {
-            state.lose(id, revision, why);
-            return;
+        let before = state.next_sequence();
+        for stored in transaction {
+            state.apply(&stored, loading);
         }
-        let change = match value {
-            Some(stored) => Some(state.put(id, Arc::new(Object::new(id, stored, revision)))),
-            None => state.delete(id, revision),
-        };
-        let Some(change) = change else { return };
-        state.changed_at = state.changed_at.max(revision);
-        if loading {
-            return;
-        }
-        state.remember(change);
+        state.changes += 1;
         let next = state.next_sequence();
         drop(state);
-        self.changed.send_replace(next);
+        if next != before {
+            self.changed.send_replace(next);
+        }
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<Arc<Object>> {
@@ -143,21 +155,35 @@ impl Collection {
         self.state.read().changed_at
     }
 
-    /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees.
-    /// Returns when the collection, as it was seen, had last changed.
+    /// How often anything here has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.state.read().changes
+    }
+
+    /// The object, if nothing here has changed since `of`.
+    pub(crate) fn get_of(&self, id: &str, of: Option<Revision>) -> Result<Option<Arc<Object>>, Newer> {
+        let state = self.state.read();
+        state.is_of(of)?;
+        Ok(state.objects.get(id).cloned())
+    }
+
+    /// Objects of a namespace (all, if it is empty) after `after`, in key order, as long as `take` agrees; if nothing here has
+    /// changed since `of`, should that matter. Returns when the collection, as it was seen, had last changed.
     pub(crate) fn scan(
         &self,
         namespace: &str,
         after: Option<&str>,
+        of: Option<Revision>,
         mut take: impl FnMut(&Arc<Object>) -> bool,
-    ) -> Revision {
+    ) -> Result<Revision, Newer> {
         let state = self.state.read();
+        state.is_of(of)?;
         for object in state.range(namespace, after) {
             if !take(object) {
                 break;
             }
         }
-        state.changed_at
+        Ok(state.changed_at)
     }
 
     /// All objects of a namespace, or of all.
@@ -240,6 +266,28 @@ impl State {
         self.first_sequence + self.history.len() as u64
     }
 
+    fn is_of(&self, of: Option<Revision>) -> Result<(), Newer> {
+        if of.is_some_and(|of| self.changed_at > of) { Err(Newer) } else { Ok(()) }
+    }
+
+    fn apply(&mut self, stored: &Stored<'_>, loading: bool) {
+        let Stored { id, revision, value } = *stored;
+        self.unreadable.remove(id);
+        if let Some(why) = value.and_then(croft_store::sealed::unreadable) {
+            self.lose(id, revision, why);
+            return;
+        }
+        let change = match value {
+            Some(stored) => Some(self.put(id, Arc::new(Object::new(id, stored, revision)))),
+            None => self.delete(id, revision),
+        };
+        let Some(change) = change else { return };
+        self.changed_at = self.changed_at.max(revision);
+        if !loading {
+            self.remember(change);
+        }
+    }
+
     fn range<'a>(&'a self, namespace: &'a str, after: Option<&str>) -> impl Iterator<Item = &'a Arc<Object>> + 'a {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let start = match after {
@@ -312,46 +360,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn changed(collection: &Collection, revision: u64, size: usize) {
-        let value = format!(r#"{{"metadata":{{"name":"a"}},"data":"{}"}}"#, "x".repeat(size));
-        collection.apply("a", Revision(revision), Some(value.as_bytes()), false);
-    }
-
-    fn kept(collection: &Collection) -> usize {
-        collection.state.read().history.len()
-    }
-
-    #[test]
-    fn history_is_bounded_by_count_and_by_bytes() {
-        let of = |count: u64, size| {
-            let collection = Collection::new(Revision::ZERO);
-            (1..=count).for_each(|n| changed(&collection, n, size));
-            kept(&collection)
-        };
-        assert_eq!(of(9_000, 10), HISTORY_MAX);
-        assert_eq!(of(200, 100_000), HISTORY_MIN);
-        let large = of(60, 2 << 20);
-        assert!((10..=16).contains(&large), "{large}");
-    }
-
-    #[test]
-    fn starting_over_tells_every_watcher() {
-        let collection = Collection::new(Revision::ZERO);
-        changed(&collection, 1, 1);
-        let mut at_the_end = collection.cursor_after(Revision(1)).unwrap();
-        collection.start_over(Revision(5), |_| false);
-        assert!(collection.get("a").is_none());
-        assert_eq!(collection.changed_at(), Revision(5));
-        let lost = collection.read(&mut at_the_end, usize::MAX, &mut Vec::new()).unwrap_err();
-        assert_eq!(lost.oldest, Revision(5));
-        let mut fresh = collection.cursor_after(Revision(5)).unwrap();
-        changed(&collection, 6, 1);
-        let mut seen = Vec::new();
-        assert!(collection.read(&mut fresh, usize::MAX, &mut seen).unwrap());
-        assert_eq!(seen.len(), 1);
-        assert!(seen[0].previous.is_none());
-    }
-}
+mod tests;

@@ -21,8 +21,8 @@ pub(crate) struct Derived<T, const N: usize> {
 #[derive(Debug)]
 struct Made<T, const N: usize> {
     value: Arc<T>,
-    /// When the collections had last changed; `None` if nothing was made yet.
-    of: Option<[Revision; N]>,
+    /// Which states of the collections; `None` if nothing was made yet. Not by revision, which a whole transaction shares.
+    of: Option<[u64; N]>,
 }
 
 impl<T: Default, const N: usize> Derived<T, N> {
@@ -37,12 +37,12 @@ impl<T: Default, const N: usize> Derived<T, N> {
     /// As of now. `make` gets the collections, in the order of their names, and what was made last.
     pub(crate) fn get(&self, make: impl FnOnce([&Collection; N], &T) -> T) -> Arc<T> {
         let current = self.made.load();
-        if current.of == Some(self.changed_at()) {
+        if current.of == Some(self.states()) {
             return Arc::clone(&current.value);
         }
         let _making = self.making.lock();
         // Read before the objects: a change in between is then seen as one, and this is done once more.
-        let of = Some(self.changed_at());
+        let of = Some(self.states());
         let previous = self.made.load();
         if previous.of == of {
             return Arc::clone(&previous.value);
@@ -52,8 +52,8 @@ impl<T: Default, const N: usize> Derived<T, N> {
         value
     }
 
-    fn changed_at(&self) -> [Revision; N] {
-        self.sources.each_ref().map(|collection| collection.changed_at())
+    fn states(&self) -> [u64; N] {
+        self.sources.each_ref().map(|collection| collection.changes())
     }
 }
 
@@ -86,5 +86,30 @@ impl<T> Parsed<T> {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_unstable_by_key(|(id, _)| *id);
         entries.into_iter().map(|(_, (_, parsed))| parsed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::collection::Stored;
+    use super::*;
+
+    #[test]
+    fn half_of_a_transaction_is_not_kept() {
+        let source = Arc::new(Collection::new(Revision::ZERO));
+        let derived: Derived<Vec<String>, 1> = Derived {
+            sources: [Arc::clone(&source)],
+            made: ArcSwap::from_pointee(Made { value: Arc::default(), of: None }),
+            making: Mutex::new(()),
+        };
+        let names = || {
+            let value = derived.get(|[source], _| source.list("").iter().map(|it| it.id().to_owned()).collect());
+            value.join(" ")
+        };
+        let value = Some(b"{}".as_slice());
+        for (id, seen) in [("a", "a"), ("b", "a b")] {
+            source.apply([Stored { id, revision: Revision(7), value }], false);
+            assert_eq!(names(), seen);
+        }
     }
 }

@@ -1,17 +1,22 @@
 //! The connections that are open: only so many, since each takes memory and a descriptor whether anything is asked on it or not.
 //!
 //! When there is one too many, one goes on which nothing is being asked: of the address that has most of those, the one that has
-//! been quiet longest. Whoever hoards connections loses their own, and others hardly notice.
+//! been quiet longest. Whoever hoards connections loses their own, and others hardly notice. If all are in use, one goes whose
+//! client leaves its answers lying, if its address has many of those.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Connections;
+
+/// An address may leave answers lying on this part of all connections before any of them has to go: clients are slow, too.
+const LYING: usize = 10;
 
 #[derive(Debug)]
 pub(crate) struct Crowd {
@@ -31,6 +36,8 @@ struct Member {
     address: IpAddr,
     /// Being answered now, watches among them.
     requests: usize,
+    /// Those of them that wait for the client to take what there is.
+    waiting: Arc<AtomicUsize>,
     quiet_since: Instant,
     leave: CancellationToken,
 }
@@ -40,6 +47,7 @@ struct Member {
 pub(super) struct Place {
     crowd: Arc<Crowd>,
     id: u64,
+    waiting: Arc<AtomicUsize>,
     /// Cancelled when another connection needs the place.
     pub(super) leave: CancellationToken,
 }
@@ -50,6 +58,10 @@ pub(super) struct Busy {
     place: Arc<Place>,
 }
 
+/// An answer that waits for its client.
+#[derive(Debug)]
+pub(super) struct Waiting(Arc<AtomicUsize>);
+
 impl Crowd {
     pub(crate) fn new(limit: usize, metrics: Connections) -> Arc<Self> {
         Arc::new(Self { limit, members: Mutex::default(), metrics })
@@ -57,10 +69,10 @@ impl Crowd {
 
     /// `None` if something is being asked on every connection.
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Arc<Place>> {
-        let leave = CancellationToken::new();
+        let (leave, waiting) = (CancellationToken::new(), Arc::default());
         let mut members = self.members.lock();
         if members.by_id.len() >= self.limit {
-            let Some(left) = members.quietest().and_then(|id| members.by_id.remove(&id)) else {
+            let Some(left) = members.first_to_go(self.limit).and_then(|id| members.by_id.remove(&id)) else {
                 self.metrics.refused();
                 return None;
             };
@@ -69,27 +81,51 @@ impl Crowd {
         }
         members.next_id += 1;
         let id = members.next_id;
-        members.by_id.insert(id, Member { address, requests: 0, quiet_since: now, leave: leave.clone() });
+        let member =
+            Member { address, requests: 0, waiting: Arc::clone(&waiting), quiet_since: now, leave: leave.clone() };
+        members.by_id.insert(id, member);
         drop(members);
         self.metrics.opened(1);
-        Some(Arc::new(Place { crowd: Arc::clone(self), id, leave }))
+        Some(Arc::new(Place { crowd: Arc::clone(self), id, waiting, leave }))
     }
 }
 
 impl Members {
     /// Who goes when somebody must.
-    fn quietest(&self) -> Option<u64> {
-        let quiet = || self.by_id.iter().filter(|(_, member)| member.requests == 0);
+    fn first_to_go(&self, limit: usize) -> Option<u64> {
+        self.quietest(0, |member| member.requests == 0).or_else(|| self.quietest(limit / LYING, Member::is_left_lying))
+    }
+
+    /// Among those, and only of an address that has more than so many of them.
+    fn quietest(&self, more_than: usize, is_one: impl Fn(&Member) -> bool) -> Option<u64> {
+        let found: Vec<(&u64, &Member)> = self.by_id.iter().filter(|(_, member)| is_one(member)).collect();
         let mut of_address: HashMap<IpAddr, usize> = HashMap::new();
-        for (_, member) in quiet() {
+        for (_, member) in &found {
             *of_address.entry(member.address).or_default() += 1;
         }
         let order = |member: &Member| (std::cmp::Reverse(of_address[&member.address]), member.quiet_since);
-        quiet().min_by_key(|(_, member)| order(member)).map(|(id, _)| *id)
+        let first = found.into_iter().min_by_key(|(_, member)| order(member));
+        first.filter(|(_, member)| of_address[&member.address] > more_than).map(|(id, _)| *id)
+    }
+}
+
+impl Member {
+    fn is_left_lying(&self) -> bool {
+        self.requests <= self.waiting.load(Ordering::Relaxed)
     }
 }
 
 impl Place {
+    pub(super) fn waiting(&self) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(Arc::clone(&self.waiting))
+    }
+
+    #[cfg(test)]
+    pub(super) fn are_all_waiting(&self) -> bool {
+        self.crowd.members.lock().by_id.get(&self.id).is_some_and(Member::is_left_lying)
+    }
+
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         if let Some(member) = self.crowd.members.lock().by_id.get_mut(&self.id) {
             member.requests += 1;
@@ -102,6 +138,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.crowd.members.lock().by_id.remove(&self.id);
         self.crowd.metrics.opened(-1);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -139,6 +181,22 @@ mod tests {
         // One place is free now: nobody has to go.
         let _next = crowd.enter(address(3), at(10)).unwrap();
         assert!(!hoarded[0].leave.is_cancelled());
+    }
+
+    #[test]
+    fn whoever_leaves_much_lying_makes_room_when_nobody_is_quiet() {
+        let crowd = Crowd::new(20, Connections::default());
+        let enter = |last| crowd.enter(address(last), Instant::now());
+        let places: Vec<_> = (0..20).map(|n| enter(if n < 2 { 1 } else { 2 }).unwrap()).collect();
+        let _busy: Vec<_> = places.iter().map(Place::busy).collect();
+        let mut waiting: Vec<_> = places[..4].iter().map(|place| place.waiting()).collect();
+        assert!(enter(3).is_none(), "two of an address are no more than a tenth");
+        waiting.extend(places[4..7].iter().map(|place| place.waiting()));
+        let _more = places[6].busy();
+        assert!(enter(3).is_some());
+        let left: Vec<bool> = places.iter().map(|place| place.leave.is_cancelled()).collect();
+        assert_eq!(left.iter().filter(|left| **left).count(), 1);
+        assert!(left[2..6].contains(&true), "{left:?}");
     }
 
     #[test]

@@ -133,16 +133,6 @@ impl Drop for LongAnswer {
     }
 }
 
-/// For what belongs to an HTTP/2 connection.
-impl<F> hyper::rt::Executor<F> for Lane
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, work: F) {
-        tokio::spawn(self.clone().run(work));
-    }
-}
-
 /// Work between two changes of the lane: ends with `None` when there is one to be made.
 struct Stretch<'a, F> {
     lane: &'a Lane,

@@ -1,20 +1,18 @@
 //! LIST, with pages, revisions and selectors.
 
 mod converted;
+mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use croft_meta::status::{Cause, Details};
 use croft_meta::{ApiError, Revision};
 use croft_store::Range;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
-use crate::cache::{self, Object, store_error};
+use crate::cache::{self, Newer, Object, store_error};
 use crate::call::{Call, Target};
 use crate::clock;
 use crate::list_body::ListBody;
@@ -25,17 +23,13 @@ use crate::table;
 use crate::verbs::get;
 use crate::verbs::selection::Selection;
 use crate::write::{in_version, is_served_as_stored};
+use token::Token;
 
 /// How long a list waits for a revision that is not there yet, as upstream.
 const FUTURE_TIMEOUT: Duration = Duration::from_secs(3);
 
-const VERSION: &str = "meta.k8s.io/v1";
-
 /// After so many bytes of objects, whoever makes a long answer lets others come to their turn: a fraction of a millisecond.
 const BREATH: usize = 64 << 10;
-
-/// In a token: the moment that the list began at is forgotten, it goes on with another. As upstream.
-const NOW: i64 = -1;
 
 /// Objects of one list answer.
 #[derive(Debug, Default)]
@@ -44,57 +38,6 @@ pub(crate) struct Page {
     pub(crate) revision: Revision,
     next: String,
     remaining: Option<usize>,
-}
-
-/// Where the next page starts. Clients treat it as opaque.
-#[derive(Debug, Serialize, Deserialize)]
-struct Token {
-    #[serde(rename = "v")]
-    version: String,
-    /// [`NOW`] where the list goes on with what is there when it is asked for.
-    #[serde(rename = "rv")]
-    revision: i64,
-    start: String,
-    /// How many objects earlier pages held, so that the rest can be counted without walking it.
-    #[serde(rename = "n", default)]
-    served: usize,
-    /// How many there are in all, where nothing is selected.
-    #[serde(rename = "t", default)]
-    total: Option<usize>,
-}
-
-impl Token {
-    fn decode(text: &str) -> Result<Self, ApiError> {
-        let invalid =
-            |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| invalid(e.to_string()))?;
-        let token = croft_meta::json::parse(&bytes).map_err(invalid)?;
-        let token: Self = serde_json::from_value(token).map_err(|e| invalid(e.to_string()))?;
-        if token.version != VERSION {
-            return Err(invalid(format!("server does not recognize this encoded version {}", token.version)));
-        }
-        if token.revision == 0 {
-            return Err(invalid(format!("incorrect encoded start resourceVersion (version {VERSION})")));
-        }
-        if token.start.contains("..") || token.start.starts_with('/') {
-            return Err(invalid(token.start));
-        }
-        Ok(token)
-    }
-
-    /// The first page, of whatever moment.
-    fn start() -> Self {
-        Self { version: VERSION.to_owned(), revision: 0, start: String::new(), served: 0, total: None }
-    }
-
-    /// That which the list began at, if it goes on with that.
-    fn moment(&self) -> Option<Revision> {
-        u64::try_from(self.revision).ok().filter(|revision| *revision > 0).map(Revision)
-    }
-
-    fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
-    }
 }
 
 /// A token, read and written again. For `croft-fuzz`.
@@ -140,7 +83,6 @@ async fn stored_page(
     options: &ListOptions,
     selection: &Selection,
 ) -> Result<Page, ApiError> {
-    let collection = call.server.cache.collection(target.storage_key());
     if !options.continue_token.is_empty() {
         if !options.resource_version.is_empty() && options.resource_version != "0" {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
@@ -148,45 +90,49 @@ async fn stored_page(
         let token = Token::decode(&options.continue_token)?;
         let Some(revision) = token.moment() else {
             call.server.cache.fresh().await?;
-            return Ok(page_from_cache(call, target, options.limit, selection, &token));
+            return Ok(newest_page(call, target, options.limit, selection, &token));
         };
         call.server.cache.reached(revision).await?;
-        // What is forgotten is refused even where nothing has changed since: a client cannot tell, and need not.
-        if collection.changed_at() > revision || call.server.store.compacted() > revision {
-            return page_from_store(call, target, options, selection, revision, &token).await;
-        }
-        return Ok(page_from_cache(call, target, options.limit, selection, &token));
+        return page_of(call, target, options, selection, revision, &token).await;
     }
     let start = Token::start();
     match options.list_revision()? {
         None => drop(call.server.cache.fresh().await?),
         // "Any state will do": the whole of it, as upstream, whatever the limit.
-        Some(Revision::ZERO) => return Ok(page_from_cache(call, target, 0, selection, &start)),
+        Some(Revision::ZERO) => return Ok(newest_page(call, target, 0, selection, &start)),
         Some(wanted) => {
             not_in_the_future(call, wanted).await?;
-            let exact = options.exact || (options.limit > 0 && !options.not_older_than);
-            if exact && collection.changed_at() > wanted {
-                return page_from_store(call, target, options, selection, wanted, &start).await;
-            }
-            if exact {
-                let mut page = page_from_cache(call, target, options.limit, selection, &start);
-                page.set_revision(wanted);
-                return Ok(page);
+            if options.exact || (options.limit > 0 && !options.not_older_than) {
+                return page_of(call, target, options, selection, wanted, &start).await;
             }
         }
     }
-    Ok(page_from_cache(call, target, options.limit, selection, &start))
+    Ok(newest_page(call, target, options.limit, selection, &start))
+}
+
+/// A page of that moment: of the cache, if it is still as it was then.
+async fn page_of(
+    call: &Call,
+    target: &Target,
+    options: &ListOptions,
+    selection: &Selection,
+    revision: Revision,
+    token: &Token,
+) -> Result<Page, ApiError> {
+    // What is forgotten is refused even where nothing has changed since: a client cannot tell, and need not.
+    let is_forgotten = token.moment().is_some() && call.server.store.compacted() > revision;
+    if !is_forgotten && let Ok(page) = page_from_cache(call, target, options.limit, selection, token, Some(revision)) {
+        return Ok(page);
+    }
+    page_from_store(call, target, options, selection, revision, token).await
+}
+
+fn newest_page(call: &Call, target: &Target, limit: usize, selection: &Selection, token: &Token) -> Page {
+    // Nothing is newer than what may be of any moment.
+    page_from_cache(call, target, limit, selection, token, None).unwrap_or_default()
 }
 
 impl Page {
-    fn set_revision(&mut self, revision: Revision) {
-        self.revision = revision;
-        if let Ok(mut token) = Token::decode(&self.next) {
-            token.revision = in_token(revision);
-            self.next = token.encode();
-        }
-    }
-
     /// `metadata` of the list.
     pub(crate) fn metadata(&self) -> Value {
         let mut metadata = json!({ "resourceVersion": self.revision.to_string() });
@@ -200,22 +146,30 @@ impl Page {
     }
 }
 
-fn page_from_cache(call: &Call, target: &Target, limit: usize, selection: &Selection, token: &Token) -> Page {
+/// A page of a moment, or of the newest. Whether it is still that moment is looked at under the same lock as the objects.
+fn page_from_cache(
+    call: &Call,
+    target: &Target,
+    limit: usize,
+    selection: &Selection,
+    token: &Token,
+    of: Option<Revision>,
+) -> Result<Page, Newer> {
     let cache = &call.server.cache;
     let collection = cache.collection(target.storage_key());
-    let mut page = Page { revision: cache.applied(), ..Page::default() };
+    let mut page = Page { revision: of.unwrap_or_else(|| cache.applied()), ..Page::default() };
     if let Some(name) = selection.single_name()
         && (!target.namespace.is_empty() || !target.served.resource.is_namespaced())
     {
         // A list of one name is a lookup.
-        let found = collection.get(&crate::call::id(&target.namespace, name));
+        let found = collection.get_of(&crate::call::id(&target.namespace, name), of)?;
         page.objects.extend(found.filter(|o| selection.matches(o)));
-        return page;
+        return Ok(page);
     }
     let after = Some(token.start.as_str()).filter(|s| !s.is_empty());
     let everything = selection.is_everything();
     let mut more = false;
-    let changed_at = collection.scan(&target.namespace, after, |object| {
+    let changed_at = collection.scan(&target.namespace, after, of, |object| {
         if !everything && !selection.matches(object) {
             return true;
         }
@@ -225,33 +179,22 @@ fn page_from_cache(call: &Call, target: &Target, limit: usize, selection: &Selec
         }
         page.objects.push(Arc::clone(object));
         true
-    });
-    page.revision = token.moment().unwrap_or_else(|| page.revision.max(changed_at));
+    })?;
+    page.revision = of.unwrap_or_else(|| page.revision.max(changed_at));
     if more {
         let total = everything.then(|| token.total.unwrap_or_else(|| collection.count(&target.namespace)));
         page.continue_after(token.served + page.objects.len(), total);
     }
-    page
+    Ok(page)
 }
 
 impl Page {
     fn continue_after(&mut self, served: usize, total: Option<usize>) {
         self.remaining = total.map(|total| total.saturating_sub(served));
         if let Some(last) = self.objects.last() {
-            let token = Token {
-                version: VERSION.to_owned(),
-                revision: in_token(self.revision),
-                start: last.id().to_owned(),
-                served,
-                total,
-            };
-            self.next = token.encode();
+            self.next = Token::after(last.id(), self.revision, served, total).encode();
         }
     }
-}
-
-fn in_token(revision: Revision) -> i64 {
-    i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
 /// A page of the past, which only the store remembers.
@@ -299,7 +242,7 @@ fn expired(options: &ListOptions) -> ApiError {
         return ApiError::expired("The resourceVersion for the provided list is too old.");
     }
     let token = Token::decode(&options.continue_token).unwrap_or_else(|_| Token::start());
-    let token = Token { revision: NOW, total: None, ..token };
+    let token = token.of_now();
     ApiError::expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list \
          without the continue parameter, or use the continue token in this response to retrieve the remainder of the \
