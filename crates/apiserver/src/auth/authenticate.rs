@@ -3,7 +3,7 @@
 //! As upstream's union of authenticators, each kind of credentials is tried in turn and the first that is right
 //! counts. Credentials that are wrong do not make a caller anonymous: if nothing else is right, the answer is 401.
 
-mod accounts;
+pub(crate) mod accounts;
 mod bearer;
 pub(crate) mod lockouts;
 mod login;
