@@ -12,7 +12,7 @@ use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::seeded::Random;
 use croft_e2e::storage::{SECRETS, deleted, made, run};
 use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
-use croft_testkit::{Client, Croft, StoreKind, eventually};
+use croft_testkit::{Client, Croft, Endpoint, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
@@ -395,6 +395,45 @@ async fn what_cannot_be_read_is_said_clearly_and_stops_nothing_else() {
     }
     assert_eq!(value_of(&client, "damaged").await, "again");
     keys_are_needed(&mut server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_nobody_can_tell_what_was_revoked_nothing_of_before_is_good() {
+    const LIST: &str = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
+    let mut server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
+    let before = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
+    let token = ["token", "create", "--service-account", "default/default"];
+    let tokens = [croft_ok(&server, &token).await.expect("made"), croft_ok(&server, &token).await.expect("made")];
+    let revoked = ["token", "revoke", tokens[0].trim()];
+    croft_ok(&server, &revoked).await.expect("revoked");
+    // Without any right to what it asks for.
+    let status = async |server: &Croft, token: &str| {
+        let client = server.bearer(token.trim()).expect("a client");
+        client.get(SECRETS).await.expect("an answer").status
+    };
+    assert_eq!((status(&server, &tokens[0]).await, status(&server, &tokens[1]).await), (401, 403));
+    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    raw(&server, async |store| {
+        let key = "registry/core/secrets/kube-system/revoked-credentials";
+        let mut bytes = store.get(key).await.expect("read").expect("it is there").value.to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x20;
+        let ops = vec![Op::Put { key: key.to_owned(), value: bytes.into(), lease: None }];
+        store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    })
+    .await;
+    server.restart().await.expect("it starts");
+    assert_eq!((status(&server, &tokens[0]).await, status(&server, &tokens[1]).await), (401, 401));
+    // The administrator has got another certificate.
+    let now = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
+    let old = Endpoint { url: now.url.clone(), ..before };
+    assert_eq!(old.client().expect("a client").get(SECRETS).await.expect("an answer").status, 401);
+    let admin = now.client().expect("a client");
+    assert_eq!(admin.get(SECRETS).await.expect("an answer").status, 200);
+    let new = croft_ok(&server, &token).await.expect("made");
+    assert_eq!(status(&server, &new).await, 403, "what is made now is good");
+    deleted(&admin, &format!("{LIST}?ignoreStoreReadErrorWithClusterBreakingPotential=true")).await;
+    assert_eq!(status(&server, &tokens[1]).await, 403);
 }
 
 /// Files that are missing, open to others, or others.

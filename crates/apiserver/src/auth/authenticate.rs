@@ -245,7 +245,9 @@ impl Authenticator {
             let user = with_group(user.map_err(|why| invalid_token(&why))?);
             // Looked up every time, also for a token that was verified a moment ago.
             let ids = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
-            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id)) {
+            // Its signature was looked at already.
+            let issued = || croft_pki::Jws::parse(token).ok()?.claims.get("iat")?.as_i64();
+            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id, issued)) {
                 return Err(invalid_token("the token was revoked"));
             }
             return Ok(Identified { user, audiences: vec![ISSUER.to_owned()] });
@@ -345,7 +347,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Identified, String> {
         let verified = self.verify_signature(token, audiences, now)?;
-        if self.revoked.has_token(&verified.id) {
+        if self.revoked.has_token(&verified.id, || verified.issued) {
             return Err(invalid_token("the token was revoked"));
         }
         let user = self.token_owners.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;

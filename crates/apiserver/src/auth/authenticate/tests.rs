@@ -322,3 +322,24 @@ async fn a_name_is_only_told_to_the_log_if_it_is_somebodys() {
     assert!(refused("ann").await.contains("ann"));
     assert!(!refused("hunter2").await.contains("hunter2"));
 }
+
+#[tokio::test]
+async fn while_what_was_revoked_cannot_be_read_only_what_is_new_is_good() {
+    let (keys, cache) = (Keys::new(), TestCache::new([secret("revoked-credentials", "croft.io/revoked", &[])]).await);
+    let authenticator = keys.authenticator(&cache);
+    let by = async |chain: &[CertificateDer<'static>]| {
+        authenticator.authenticate(&headers(&[]), Some(chain), None).await.is_ok()
+    };
+    let old = certificate(&keys, "ann", &[], Timestamp::now() - SignedDuration::from_mins(1));
+    assert!(by(&old).await);
+    cache.lose("core/secrets/kube-system/revoked-credentials").await;
+    assert!(!by(&old).await);
+    assert!(by(&certificate(&keys, "ann", &[], Timestamp::now())).await);
+    let now = Timestamp::now().as_second();
+    for (id, issued, refused) in [("a", Some(now - 60), true), ("a", None, true), ("a", Some(now + 1), false)] {
+        assert_eq!(authenticator.revoked.has_token(id, || issued), refused, "{issued:?}");
+    }
+    assert!(!authenticator.revoked.has_token("", || None), "without an id it was never in the list");
+    cache.delete("core/secrets/kube-system/revoked-credentials").await;
+    assert!(by(&old).await);
+}
