@@ -133,6 +133,23 @@ async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_that_nobody_waits_for_are_counted_and_take_no_more_memory_than_others() {
+    let World { server, dir: _dir } = start(&[]).await;
+    let anybody = server.anonymous().expect("a client");
+    let before = server.process().peak_resident_bytes().expect("its memory");
+    let guess = async |guess: usize| {
+        let guess = json!({"username": "admin", "password": format!("guess-{guess}")});
+        anybody.post(&format!("{LOGIN}&timeout=1ms"), &guess).await.expect("an answer").status
+    };
+    let answers = futures::future::join_all((0..100).map(guess)).await;
+    assert!(answers.iter().filter(|status| **status == 504).count() > 10, "{answers:?}");
+    let refused = log_in(&anybody, "admin", PASSWORD).await;
+    assert_eq!(refused.status, 429, "they count: {}", refused.text());
+    let more = server.process().peak_resident_bytes().expect("its memory") - before;
+    assert!(more < 256 << 20, "{} MiB more", more >> 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_is_told_who_they_are() {
     let World { server, dir } = start(&[]).await;
     let admin = server.kubectl().expect("kubectl");

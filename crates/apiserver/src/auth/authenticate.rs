@@ -5,6 +5,7 @@
 
 pub(crate) mod accounts;
 mod bearer;
+pub(crate) mod costly;
 pub(crate) mod lockouts;
 mod login;
 mod memo;
@@ -28,6 +29,7 @@ use rustls::pki_types::CertificateDer;
 
 use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
+use self::costly::Costly;
 use self::lockouts::{Lockouts, LoginLimits};
 use self::login::password_alone;
 pub(crate) use self::login::{Code, Credentials, LoginError, Proven, Standing};
@@ -95,7 +97,7 @@ pub(crate) struct Authenticator {
     secrets: Arc<Collection>,
     token_owners: TokenOwners,
     bearer_tokens: BearerTokens,
-    passwords: Passwords,
+    passwords: Arc<Passwords>,
     pub(crate) revoked: Revoked,
     certificates: Memo<(UserInfo, Marks)>,
     signatures: Memo<VerifiedToken>,
@@ -117,7 +119,7 @@ impl Authenticator {
             secrets: cache.collection("core/secrets"),
             token_owners: TokenOwners::new(cache)?,
             bearer_tokens: BearerTokens::new(cache),
-            passwords: Passwords::new(cache, limits)?,
+            passwords: Arc::new(Passwords::new(cache, limits)?),
             revoked: Revoked::new(cache),
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
@@ -133,7 +135,10 @@ impl Authenticator {
 
     #[must_use]
     pub(crate) fn counting(mut self, counts: Logins) -> Self {
-        self.passwords.counts = counts;
+        // Nobody else has it before the server runs.
+        if let Some(passwords) = Arc::get_mut(&mut self.passwords) {
+            passwords.counts = counts;
+        }
         self
     }
 
@@ -214,7 +219,7 @@ impl Authenticator {
                     if let Some(found) = self.by_token_pair(&user, &password, now) {
                         found.map(Recognized::from).map_err(LoginError::Wrong)
                     } else {
-                        let proven = self.passwords.login(&user, password, address, now).await;
+                        let proven = self.passwords.login(user, password, address, now).await;
                         proven.map(|proven| Recognized { user: proven.user, standing: Some(proven.standing) })
                     }
                 }
@@ -261,11 +266,7 @@ impl Authenticator {
     }
 
     /// The local user with these credentials. Failures are counted, and too many of them make everyone wait.
-    pub(crate) async fn login(
-        &self,
-        credentials: &Credentials<'_>,
-        address: Option<IpAddr>,
-    ) -> Result<Proven, LoginError> {
+    pub(crate) async fn login(&self, credentials: Credentials, address: Option<IpAddr>) -> Result<Proven, LoginError> {
         self.passwords.check(credentials, address, Timestamp::now()).await
     }
 
@@ -277,6 +278,11 @@ impl Authenticator {
     /// A code was right, but somebody has used it since: that counts as wrong.
     pub(crate) fn code_was_used(&self, name: &str, address: Option<IpAddr>) -> LoginError {
         self.passwords.was_used(name, address, Timestamp::now())
+    }
+
+    /// Where all hashing of passwords and codes takes its turn.
+    pub(crate) fn hashing(&self) -> &Costly {
+        &self.passwords.hashing
     }
 
     pub(crate) fn lockouts(&self) -> &Lockouts {

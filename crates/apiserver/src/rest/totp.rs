@@ -75,8 +75,8 @@ pub(super) async fn confirm(call: &Call) -> Result<Answer, ApiError> {
     let step = |stored: &Value| second_factor::offered(stored, code.reveal(), now).map_err(unproven);
     // Before so many hashes are made.
     check_offered(call, &owner, code.reveal(), now).await?;
-    let codes = tokio::task::spawn_blocking(totp::recovery_codes);
-    let codes = codes.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let codes = call.server.auth.authenticator.hashing().run(totp::recovery_codes).await?;
+    let codes = codes.map_err(ApiError::internal)?;
     write(call, &owner, |stored| {
         second_factor::enable(stored, step(stored)?, &codes);
         Ok(())
@@ -114,8 +114,8 @@ pub(super) async fn disable(call: &Call, address: Option<IpAddr>) -> Result<Answ
     if owner.second_factor.is_none() {
         return Err(invalid("InvalidAction", "there is no second factor to take off"));
     }
-    let credentials = Credentials { name: &owner.user.name, password: None, code: Code::Sent(Some(code)) };
-    let proven = check(call, &credentials, address).await.map_err(as_field)?;
+    let credentials = Credentials { name: owner.user.name.clone(), password: None, code: Code::Sent(Some(code)) };
+    let proven = check(call, credentials, address).await.map_err(as_field)?;
     let Some(used) = proven.used else {
         return Err(ApiError::new(409, "Conflict", "the second factor was taken off meanwhile"));
     };
