@@ -212,7 +212,12 @@ async fn a_new_password_ends_all_that_the_old_one_opened() {
     let login = json!({"username": "admin", "password": PASSWORD});
     let session = server.bearer(&token(&anybody, LOGIN, &login).await).expect("a client");
     let other = token(&anybody, LOGIN, &login).await;
-    let key = server.bearer(&token(&session, "/v3/tokens", &json!({})).await).expect("a client");
+    let key = token(&session, "/v3/tokens", &json!({})).await;
+    let admin = server.client().expect("a client");
+    let path = "/api/v1/namespaces/kube-system/secrets";
+    let name = key.split(':').next().unwrap_or_default().to_owned();
+    let mut kept = admin.get(&format!("{path}/{name}")).await.expect("an answer").ok().expect("its Secret");
+    let key = server.bearer(&key).expect("a client");
     let made = croft(&server, &["token", "create", "--user", "admin", "--group", "system:masters"]).await;
     let made = server.bearer(made.trim()).expect("a client");
     let pair = BASE64_STANDARD.encode(format!("admin:{PASSWORD}"));
@@ -241,4 +246,13 @@ async fn a_new_password_ends_all_that_the_old_one_opened() {
     }
     let tokens = session.get("/v3/tokens").await.expect("an answer").ok().expect("tokens");
     assert_eq!(tokens["count"], 1, "{tokens}");
+
+    // As if the server had been killed before it removed this one.
+    kept["metadata"] = json!({"name": name});
+    admin.post(path, &kept).await.expect("an answer").ok().expect("made");
+    assert_eq!(key.get("/api/v1/namespaces").await.expect("an answer").status, 401);
+    let tokens = session.get("/v3/tokens").await.expect("an answer").ok().expect("tokens");
+    assert_eq!(tokens["count"], 1, "{tokens}");
+    assert_eq!(log_in(&anybody, "admin", NEW).await.status, 201);
+    assert_eq!(admin.get(&format!("{path}/{name}")).await.expect("an answer").status, 404, "swept up");
 }

@@ -14,6 +14,7 @@ mod passwords;
 mod patience;
 pub(crate) mod revoked;
 pub(crate) mod second_factor;
+pub(crate) mod validity;
 
 use std::net::IpAddr;
 use std::sync::Arc;

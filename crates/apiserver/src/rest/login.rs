@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::reply::{self, invalid};
 use super::{csrf, settings, tokens, totp, users};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE};
+use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE, validity};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -63,7 +63,7 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     }
     call.trail.user(&proven.user);
     let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
-    let (mut token, text) = tokens::issue_while(call, &proven.user, proven.standing, &order).await?;
+    let (mut token, text) = tokens::issue_while(call, &proven, &order).await?;
     tracing::info!(user = asked.username, token = token["id"].as_str(), "logged in");
     if !is_cookie {
         token["token"] = json!(text.reveal());
@@ -121,6 +121,11 @@ pub(super) async fn log_out(call: &Call) -> Result<Answer, ApiError> {
     }
     if call.query.get("action") == Some("logoutAll") {
         let owner = tokens::account(call)?;
+        totp::write(call, &owner, |stored| {
+            validity::end_sessions(stored, "");
+            Ok(())
+        })
+        .await?;
         tokens::end_sessions(call, &owner.user.uid, current).await?;
     }
     tokens::remove(call, current).await?;
@@ -168,6 +173,8 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
         if let Some(data) = stored["data"].as_object_mut() {
             data.remove("must-change-password");
         }
+        // In the same write: whatever happens after it, nothing that the old one opened is good.
+        validity::end_tokens(&mut stored, tokens::current_token(call));
         Ok(Candidate::Untracked(stored))
     })
     .await?;

@@ -14,7 +14,7 @@ use super::reply::{self, invalid};
 use super::{tokens, users};
 use crate::answer::{self, Answer};
 use crate::auth::authenticate::second_factor::{self, Unproven, Used};
-use crate::auth::authenticate::{Code, Credentials, LocalUser};
+use crate::auth::authenticate::{Code, Credentials, LocalUser, validity};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -79,10 +79,11 @@ pub(super) async fn confirm(call: &Call) -> Result<Answer, ApiError> {
     let codes = codes.map_err(ApiError::internal)?;
     write(call, &owner, |stored| {
         second_factor::enable(stored, step(stored)?, &codes);
+        // They were opened with a password alone, maybe by somebody else.
+        validity::end_sessions(stored, tokens::current_token(call));
         Ok(())
     })
     .await?;
-    // They were opened with a password alone, maybe by somebody else.
     tokens::end_sessions(call, &owner.user.uid, tokens::current(call)).await?;
     tracing::info!(user = owner.user.name, "the user has a second factor now");
     let codes: Vec<&str> = codes.iter().map(|(code, _)| code.reveal()).collect();
@@ -183,7 +184,8 @@ fn as_field(error: ApiError) -> ApiError {
     }
 }
 
-async fn write(
+/// Changes the Secret of the user.
+pub(super) async fn write(
     call: &Call,
     owner: &LocalUser,
     edit: impl Fn(&mut Value) -> Result<(), ApiError> + Send + Sync,

@@ -88,6 +88,8 @@ pub(crate) struct Proven {
     pub(crate) used: Option<Used>,
     /// What it was proven against.
     pub(crate) standing: Standing,
+    /// Of the tokens that are made for it: see [`super::validity`].
+    pub(crate) generation: u64,
 }
 
 /// What a password proves something about: an account with this password, with a second factor or without one. What was let in

@@ -20,6 +20,7 @@ use super::login::{Code, Credentials, LoginError, Proven, Standing};
 use super::memo::{Digest, Memo};
 use super::patience::{Patience, Watched, watched};
 use super::second_factor::{SecondFactor, Used};
+use super::validity::Validity;
 use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
 use crate::user::UserInfo;
@@ -59,6 +60,7 @@ pub(crate) struct LocalUser {
     pub(crate) must_change_password: bool,
     pub(crate) created: String,
     pub(crate) second_factor: Option<SecondFactor>,
+    validity: Validity,
     hash: String,
 }
 
@@ -84,6 +86,7 @@ impl LocalUser {
                 .unwrap_or_default()
                 .to_owned(),
             second_factor: SecondFactor::read(secret),
+            validity: Validity::read(secret),
             hash: secret_text(secret, "password-hash")?,
         })
     }
@@ -94,7 +97,12 @@ impl LocalUser {
 
     /// Somebody who is this user, as it is now.
     pub(crate) fn proven(&self, used: Option<Used>) -> Proven {
-        Proven { user: self.user.clone(), used, standing: self.standing() }
+        Proven { user: self.user.clone(), used, standing: self.standing(), generation: self.validity.generation() }
+    }
+
+    /// Whether a token of the user, as its Secret says, has ended since by a new password or a second factor.
+    pub(crate) fn has_ended(&self, token: &Value) -> bool {
+        secret_text(token, "account").as_deref() == Some(self.user.uid.as_str()) && !self.validity.covers(token)
     }
 }
 

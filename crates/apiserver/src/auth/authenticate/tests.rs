@@ -292,3 +292,25 @@ async fn while_what_was_revoked_cannot_be_read_only_what_is_new_is_good() {
     cache.delete("core/secrets/kube-system/revoked-credentials").await;
     assert!(by(&old).await);
 }
+
+#[tokio::test]
+async fn a_token_ends_by_the_write_that_changes_the_password() {
+    let (one, two) = (BearerToken::generate().unwrap(), BearerToken::generate().unwrap());
+    let mut ann = user("ann", "secret");
+    let token = |token: &BearerToken, generation: &[(&str, &str)]| {
+        let mut secret = token_secret(token, "");
+        for (key, value) in [("account", "uid-user-ann"), ("kind", "session")].iter().chain(generation) {
+            secret["data"][*key] = json!(BASE64_STANDARD.encode(value));
+        }
+        secret
+    };
+    let cache = TestCache::new([ann.clone(), token(&one, &[]), token(&two, &[])]).await;
+    let authenticator = Keys::new().authenticator(&cache);
+    let good = |token: &BearerToken| authenticator.identify_token(token.reveal().reveal(), &[]).is_ok();
+    assert!(good(&one) && good(&two), "as an earlier release has made them");
+    validity::end_tokens(&mut ann, &format!("token-{}", two.id()));
+    cache.put(&ann).await;
+    assert!(!good(&one) && good(&two), "but for the one that it was changed with");
+    cache.put(&token(&one, &[("generation", "1")])).await;
+    assert!(good(&one));
+}
