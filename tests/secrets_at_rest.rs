@@ -1,6 +1,6 @@
 //! Secrets on the disk: nowhere to be read, whatever becomes of the server and its keys.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,8 @@ use croft_testkit::{Client, Croft, Endpoint, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
+/// Who owns nothing.
+const NOBODY: u32 = 65_534;
 const MARKER: &str = "Tr0ub4dor-and-3-horses";
 const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
 const COPY: &str = "a-copy-of-what-is-secret";
@@ -147,12 +149,23 @@ async fn nothing_on_the_disk_tells_a_secret() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
     // Nor is that of a command that has them in its hands: this one waits for its file.
-    let pipe = dir.join("pipe");
+    let place = tempfile::tempdir().expect("a directory");
+    let pipe = place.path().join("pipe");
     run("mkfifo", &[pipe.to_str().expect("a path")]).expect("a pipe");
     let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
-    let child = command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true).spawn().expect("it runs");
+    command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true);
+    if std::fs::metadata(&pipe).expect("a pipe").uid() == 0 {
+        // Of what is root's anyway nothing can be told.
+        for path in [place.path(), &pipe] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("changed");
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let child = command.spawn().expect("it runs");
     let limits = format!("/proc/{}/limits", child.id().expect("it runs"));
-    eventually("it leaves no core", async || -> Result<()> {
+    eventually("it leaves no core, and nobody looks into its memory", async || -> Result<()> {
+        // The files of a process that cannot be dumped are root's, whoever runs it.
+        ensure!(std::fs::metadata(&limits)?.uid() == 0, "its memory can be read by other processes of its user");
         let limits = std::fs::read_to_string(&limits)?;
         let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap_or_default();
         ensure!(core.split_whitespace().skip(4).take(2).eq(["0", "0"]), "{core}");
@@ -160,7 +173,6 @@ async fn nothing_on_the_disk_tells_a_secret() {
     })
     .await;
     drop(child);
-    std::fs::remove_file(&pipe).expect("removed");
     let metrics = client.get("/metrics").await.expect("an answer").text();
     assert!(metrics.contains("apiserver_storage_transformation_operations_total{status=\"OK\""), "{metrics}");
 
