@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_testkit::{Answer, Call, Client, Croft, Kubectl, StoreKind, eventually};
+use croft_testkit::{Answer, Call, Client, Croft, Endpoint, Kubectl, StoreKind, eventually};
 use http::Method;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -92,6 +93,16 @@ fn kubectl(file: &Path, text: &str) -> Kubectl {
     Kubectl::new(file).expect("kubectl")
 }
 
+/// Whether the certificate in a kubeconfig ends within so many seconds.
+fn ends_within(kubeconfig: &Path, seconds: u32) -> bool {
+    let file = kubeconfig.with_extension("crt");
+    std::fs::write(&file, Endpoint::from_kubeconfig(kubeconfig).expect("a certificate").admin.cert_pem)
+        .expect("written");
+    let mut openssl = std::process::Command::new("openssl");
+    let told = openssl.args(["x509", "-noout", "-checkend", &seconds.to_string(), "-in"]).arg(&file).output();
+    !told.expect("openssl").status.success()
+}
+
 async fn whoami(kubectl: &Kubectl) -> Value {
     kubectl.ok(&["auth", "whoami", "-o", "json"]).await.json()["status"]["userInfo"].clone()
 }
@@ -104,6 +115,8 @@ async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
     let user = whoami(&jane).await;
     assert_eq!(user["username"], "jane", "{user}");
     assert_eq!(user["groups"], json!(["ops", "dev", "system:authenticated"]), "{user}");
+    let kubeconfig = dir.path().join("jane");
+    assert!(!ends_within(&kubeconfig, 3_000) && ends_within(&kubeconfig, 3_700), "it lasts an hour");
     let left = server.kubectl().expect("kubectl").ok(&["get", "csr"]).await;
     assert!(left.stdout.is_empty(), "{}", left.stdout);
 
@@ -130,6 +143,34 @@ async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
     admin.env("CROFT_PASSWORD_FILE", "/nonexistent");
     let again = whoami(&admin).await;
     assert_eq!(again["extra"]["authentication.kubernetes.io/credential-id"][0], id.as_str(), "{again}");
+
+    // One that is about to end is not: kubectl logs in anew.
+    let file = files[0].path();
+    let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&file).expect("kept")).expect("JSON");
+    let soon = Timestamp::now() + SignedDuration::from_secs(30);
+    kept["status"]["expirationTimestamp"] = json!(soon.to_string());
+    std::fs::write(&file, kept.to_string()).expect("written");
+    admin.env("CROFT_PASSWORD_FILE", &dir.path().join("password").display().to_string());
+    let new = whoami(&admin).await;
+    let new = new["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default();
+    assert!(new.starts_with("token-") && new != id, "{new}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_that_nobody_waits_for_are_counted_and_take_no_more_memory_than_others() {
+    let World { server, dir: _dir } = start(&[]).await;
+    let anybody = server.anonymous().expect("a client");
+    let before = server.process().peak_resident_bytes().expect("its memory");
+    let guess = async |guess: usize| {
+        let guess = json!({"username": "admin", "password": format!("guess-{guess}")});
+        anybody.post(&format!("{LOGIN}&timeout=1ms"), &guess).await.expect("an answer").status
+    };
+    let answers = futures::future::join_all((0..100).map(guess)).await;
+    assert!(answers.iter().filter(|status| **status == 504).count() > 10, "{answers:?}");
+    let refused = log_in(&anybody, "admin", PASSWORD).await;
+    assert_eq!(refused.status, 429, "they count: {}", refused.text());
+    let more = server.process().peak_resident_bytes().expect("its memory") - before;
+    assert!(more < 256 << 20, "{} MiB more", more >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,7 +236,12 @@ async fn a_new_password_ends_all_that_the_old_one_opened() {
     let login = json!({"username": "admin", "password": PASSWORD});
     let session = server.bearer(&token(&anybody, LOGIN, &login).await).expect("a client");
     let other = token(&anybody, LOGIN, &login).await;
-    let key = server.bearer(&token(&session, "/v3/tokens", &json!({})).await).expect("a client");
+    let key = token(&session, "/v3/tokens", &json!({})).await;
+    let admin = server.client().expect("a client");
+    let path = "/api/v1/namespaces/kube-system/secrets";
+    let name = key.split(':').next().unwrap_or_default().to_owned();
+    let mut kept = admin.get(&format!("{path}/{name}")).await.expect("an answer").ok().expect("its Secret");
+    let key = server.bearer(&key).expect("a client");
     let made = croft(&server, &["token", "create", "--user", "admin", "--group", "system:masters"]).await;
     let made = server.bearer(made.trim()).expect("a client");
     let pair = BASE64_STANDARD.encode(format!("admin:{PASSWORD}"));
@@ -224,4 +270,13 @@ async fn a_new_password_ends_all_that_the_old_one_opened() {
     }
     let tokens = session.get("/v3/tokens").await.expect("an answer").ok().expect("tokens");
     assert_eq!(tokens["count"], 1, "{tokens}");
+
+    // As if the server had been killed before it removed this one.
+    kept["metadata"] = json!({"name": name});
+    admin.post(path, &kept).await.expect("an answer").ok().expect("made");
+    assert_eq!(key.get("/api/v1/namespaces").await.expect("an answer").status, 401);
+    let tokens = session.get("/v3/tokens").await.expect("an answer").ok().expect("tokens");
+    assert_eq!(tokens["count"], 1, "{tokens}");
+    assert_eq!(log_in(&anybody, "admin", NEW).await.status, 201);
+    assert_eq!(admin.get(&format!("{path}/{name}")).await.expect("an answer").status, 404, "swept up");
 }

@@ -99,6 +99,16 @@ async fn tokens_of_a_service_account_end_one_by_one_or_all() {
     let three = server.bearer(&third).expect("a client");
     assert_eq!(code(&three).await, 200, "new tokens are good");
 
+    // Whoever may write the account does not take it back.
+    kubectl.ok(&["create", "rolebinding", "e", "--clusterrole=edit", "--user=jane"]).await;
+    let jane = server.bearer(&croft(&server, &["token", "create", "--user", "jane"]).await).expect("a client");
+    let account = "/api/v1/namespaces/default/serviceaccounts/builder";
+    let bare = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "builder"}});
+    jane.put(account, &bare).await.expect("an answer").ok().expect("replaced");
+    let gone = json!({"metadata": {"annotations": null}});
+    jane.patch(account, "merge-patch", &gone).await.expect("an answer").ok().expect("patched");
+    assert_eq!(code(&two).await, 401);
+
     // It is kept, and not everybody may make it undone.
     server.restart().await.expect("the server starts again");
     let clients = [&first, &second, &third].map(|token| server.bearer(token).expect("a client"));
@@ -121,8 +131,11 @@ async fn tokens_of_a_service_account_end_one_by_one_or_all() {
     for (namespace, name) in [("default", "login-lockouts"), ("kube-system", "another")] {
         assert_eq!(bob.post(&secrets(namespace), &named(name)).await.expect("an answer").status, 201, "{name}");
     }
-    // Should it be there all the same, nothing is said to be revoked.
     let admin = server.client().expect("a client");
+    let gone = json!({"metadata": {"annotations": null}});
+    admin.patch(account, "merge-patch", &gone).await.expect("an answer").ok().expect("patched");
+    assert_eq!(code(&clients[1]).await, 200, "an administrator takes it back");
+    // Should it be there all the same, nothing is said to be revoked.
     assert_eq!(admin.delete(list).await.expect("an answer").status, 200);
     assert_eq!(
         admin.post(&secrets("kube-system"), &named("revoked-credentials")).await.expect("an answer").status,

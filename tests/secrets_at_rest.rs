@@ -1,6 +1,6 @@
 //! Secrets on the disk: nowhere to be read, whatever becomes of the server and its keys.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,12 @@ use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::seeded::Random;
 use croft_e2e::storage::{SECRETS, deleted, made, run};
 use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
-use croft_testkit::{Client, Croft, StoreKind, eventually};
+use croft_testkit::{Client, Croft, Endpoint, StoreKind, eventually};
 use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
+/// Who owns nothing.
+const NOBODY: u32 = 65_534;
 const MARKER: &str = "Tr0ub4dor-and-3-horses";
 const BACKUPS: &str = "/apis/harvesterhci.io/v1beta1/namespaces/default/virtualmachinebackups";
 const COPY: &str = "a-copy-of-what-is-secret";
@@ -147,12 +149,23 @@ async fn nothing_on_the_disk_tells_a_secret() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
     assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
     // Nor is that of a command that has them in its hands: this one waits for its file.
-    let pipe = dir.join("pipe");
+    let place = tempfile::tempdir().expect("a directory");
+    let pipe = place.path().join("pipe");
     run("mkfifo", &[pipe.to_str().expect("a path")]).expect("a pipe");
     let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
-    let child = command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true).spawn().expect("it runs");
+    command.args(["state", "inspect"]).arg(&pipe).kill_on_drop(true);
+    if std::fs::metadata(&pipe).expect("a pipe").uid() == 0 {
+        // Of what is root's anyway nothing can be told.
+        for path in [place.path(), &pipe] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("changed");
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let child = command.spawn().expect("it runs");
     let limits = format!("/proc/{}/limits", child.id().expect("it runs"));
-    eventually("it leaves no core", async || -> Result<()> {
+    eventually("it leaves no core, and nobody looks into its memory", async || -> Result<()> {
+        // The files of a process that cannot be dumped are root's, whoever runs it.
+        ensure!(std::fs::metadata(&limits)?.uid() == 0, "its memory can be read by other processes of its user");
         let limits = std::fs::read_to_string(&limits)?;
         let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap_or_default();
         ensure!(core.split_whitespace().skip(4).take(2).eq(["0", "0"]), "{core}");
@@ -160,7 +173,6 @@ async fn nothing_on_the_disk_tells_a_secret() {
     })
     .await;
     drop(child);
-    std::fs::remove_file(&pipe).expect("removed");
     let metrics = client.get("/metrics").await.expect("an answer").text();
     assert!(metrics.contains("apiserver_storage_transformation_operations_total{status=\"OK\""), "{metrics}");
 
@@ -395,6 +407,45 @@ async fn what_cannot_be_read_is_said_clearly_and_stops_nothing_else() {
     }
     assert_eq!(value_of(&client, "damaged").await, "again");
     keys_are_needed(&mut server).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_nobody_can_tell_what_was_revoked_nothing_of_before_is_good() {
+    const LIST: &str = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
+    let mut server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
+    let before = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
+    let token = ["token", "create", "--service-account", "default/default"];
+    let tokens = [croft_ok(&server, &token).await.expect("made"), croft_ok(&server, &token).await.expect("made")];
+    let revoked = ["token", "revoke", tokens[0].trim()];
+    croft_ok(&server, &revoked).await.expect("revoked");
+    // Without any right to what it asks for.
+    let status = async |server: &Croft, token: &str| {
+        let client = server.bearer(token.trim()).expect("a client");
+        client.get(SECRETS).await.expect("an answer").status
+    };
+    assert_eq!((status(&server, &tokens[0]).await, status(&server, &tokens[1]).await), (401, 403));
+    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    raw(&server, async |store| {
+        let key = "registry/core/secrets/kube-system/revoked-credentials";
+        let mut bytes = store.get(key).await.expect("read").expect("it is there").value.to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x20;
+        let ops = vec![Op::Put { key: key.to_owned(), value: bytes.into(), lease: None }];
+        store.txn(Txn { compare: Vec::new(), ops }).await.expect("written");
+    })
+    .await;
+    server.restart().await.expect("it starts");
+    assert_eq!((status(&server, &tokens[0]).await, status(&server, &tokens[1]).await), (401, 401));
+    // The administrator has got another certificate.
+    let now = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
+    let old = Endpoint { url: now.url.clone(), ..before };
+    assert_eq!(old.client().expect("a client").get(SECRETS).await.expect("an answer").status, 401);
+    let admin = now.client().expect("a client");
+    assert_eq!(admin.get(SECRETS).await.expect("an answer").status, 200);
+    let new = croft_ok(&server, &token).await.expect("made");
+    assert_eq!(status(&server, &new).await, 403, "what is made now is good");
+    deleted(&admin, &format!("{LIST}?ignoreStoreReadErrorWithClusterBreakingPotential=true")).await;
+    assert_eq!(status(&server, &tokens[1]).await, 403);
 }
 
 /// Files that are missing, open to others, or others.

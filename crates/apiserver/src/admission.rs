@@ -83,6 +83,9 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
             guard_credentials(call, target, old)?;
             call.server.auth.tokens.fill_token_secret(new)?;
         }
+        ("", "serviceaccounts") if !call.user.is_member_of(auth::MASTERS) => {
+            auth::authenticate::accounts::keep_revoked(new, old);
+        }
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, new)?,
         ("certificates.k8s.io", "certificatesigningrequests") => signing::authorize(call, target, new, old)?,
         ("rbac.authorization.k8s.io", _) => {

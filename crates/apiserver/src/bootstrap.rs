@@ -27,7 +27,7 @@ use croft_pki::{Secret, password};
 use croft_store::Compare;
 use serde_json::{Value, json};
 
-use crate::auth::authenticate::second_factor;
+use crate::auth::authenticate::{second_factor, validity};
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::server::ApiServer;
@@ -257,8 +257,9 @@ async fn ensure_one(server: &Arc<ApiServer>, wanted: &Wanted) -> Result<(), ApiE
 fn user_with_new_password(old: &Value, wanted: &Value) -> Value {
     let mut new = wanted.clone();
     new["metadata"] = old["metadata"].clone();
-    let kept = old["data"].as_object().into_iter().flatten().filter(|(key, _)| key.starts_with(second_factor::PREFIX));
-    for (key, value) in kept {
+    // What has ended must not be good again either.
+    let is_kept = |key: &str| key.starts_with(second_factor::PREFIX) || validity::KEYS.contains(&key);
+    for (key, value) in old["data"].as_object().into_iter().flatten().filter(|(key, _)| is_kept(key)) {
         new["data"][key] = value.clone();
     }
     new

@@ -28,7 +28,7 @@ const SERVER_LIFE: Duration = Duration::from_hours(365 * 24);
 /// How long the admin's certificate lasts, in the kubeconfig that the server keeps fresh.
 pub const ADMIN_LIFE: Duration = Duration::from_hours(365 * 24);
 /// Certificates are valid from a little before they are made, for clients whose clock is behind.
-const BACKDATE: Duration = Duration::from_mins(5);
+pub(crate) const BACKDATE: Duration = Duration::from_mins(5);
 
 /// A new certificate and its private key.
 #[derive(Clone, Debug)]

@@ -40,12 +40,19 @@ pub struct Marks {
     pub fingerprint: String,
     /// Without leading zeros.
     pub serial: String,
+    /// When it was made: our authority's are good from a little before.
+    pub issued: Timestamp,
 }
 
 impl Marks {
     fn of(der: &[u8], cert: &X509Certificate<'_>) -> Self {
         let serial = hex(cert.raw_serial());
-        Self { fingerprint: hex(&Sha256::digest(der)), serial: serial.trim_start_matches('0').to_owned() }
+        let from = Timestamp::from_second(cert.validity().not_before.timestamp()).unwrap_or(Timestamp::MIN);
+        Self {
+            fingerprint: hex(&Sha256::digest(der)),
+            serial: serial.trim_start_matches('0').to_owned(),
+            issued: from.checked_add(ca::BACKDATE).unwrap_or(from),
+        }
     }
 }
 

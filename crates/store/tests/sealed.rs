@@ -272,4 +272,41 @@ async fn what_cannot_be_read_is_told_and_stops_nobody() {
     let store = open(dir.path(), &[SECRETS]).await;
     assert_eq!(read(&*store, "good").await, value("good"));
     assert!(unreadable(&read(&*store, "new").await).is_some());
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn keys_that_open_nothing_are_refused_unless_it_was_said_that_the_others_are_gone() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for dir in [&dir, &other] {
+        let store = open(dir.path(), &[SECRETS]).await;
+        put(&*store, &key("one"), value("one")).await;
+        store.close().await.unwrap();
+    }
+    let file = dir.path().join("keys");
+    let own = std::fs::read(&file).unwrap();
+    std::fs::write(&file, std::fs::read(other.path().join("keys")).unwrap()).unwrap();
+    let engine = plain(dir.path());
+    let refused = Sealed::open(Arc::clone(&engine) as _, options(dir.path(), &[SECRETS]), "now").await.map(drop);
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("has none of the keys") && said.contains("install -m 600"), "{said}");
+    // A value that is damaged names its key all the same.
+    std::fs::write(&file, &own).unwrap();
+    let mut damaged = engine.get(&key("one")).await.unwrap().unwrap().value.to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    put(&*engine, &key("one"), damaged).await;
+    engine.close().await.unwrap();
+    open(dir.path(), &[SECRETS]).await.close().await.unwrap();
+
+    // Nothing was encrypted with the new key before the next start, nor with the one after it.
+    std::fs::write(&file, "").unwrap();
+    open(dir.path(), &[SECRETS]).await.close().await.unwrap();
+    let store = open(dir.path(), &[SECRETS]).await;
+    assert!(unreadable(&read(&*store, "one").await).is_some());
+    let sealing = sealing(&store);
+    sealing.rotate("later").await.unwrap();
+    sealing.settle().await.unwrap();
+    assert_eq!(sealing.tally().await.unwrap().keys.len(), 1);
+    store.close().await.unwrap();
+    open(dir.path(), &[SECRETS]).await.close().await.unwrap();
 }

@@ -3,8 +3,9 @@
 //! As upstream's union of authenticators, each kind of credentials is tried in turn and the first that is right
 //! counts. Credentials that are wrong do not make a caller anonymous: if nothing else is right, the answer is 401.
 
-mod accounts;
+pub(crate) mod accounts;
 mod bearer;
+pub(crate) mod costly;
 pub(crate) mod lockouts;
 mod login;
 mod memo;
@@ -13,6 +14,7 @@ mod passwords;
 mod patience;
 pub(crate) mod revoked;
 pub(crate) mod second_factor;
+pub(crate) mod validity;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use rustls::pki_types::CertificateDer;
 
 use self::accounts::TokenOwners;
 use self::bearer::BearerTokens;
+use self::costly::Costly;
 use self::lockouts::{Lockouts, LoginLimits};
 use self::login::password_alone;
 pub(crate) use self::login::{Code, Credentials, LoginError, Proven, Standing};
@@ -95,7 +98,7 @@ pub(crate) struct Authenticator {
     secrets: Arc<Collection>,
     token_owners: TokenOwners,
     bearer_tokens: BearerTokens,
-    passwords: Passwords,
+    passwords: Arc<Passwords>,
     pub(crate) revoked: Revoked,
     certificates: Memo<(UserInfo, Marks)>,
     signatures: Memo<VerifiedToken>,
@@ -117,7 +120,7 @@ impl Authenticator {
             secrets: cache.collection("core/secrets"),
             token_owners: TokenOwners::new(cache)?,
             bearer_tokens: BearerTokens::new(cache),
-            passwords: Passwords::new(cache, limits)?,
+            passwords: Arc::new(Passwords::new(cache, limits)?),
             revoked: Revoked::new(cache),
             certificates: Memo::new(SIGNATURE_TTL)?,
             signatures: Memo::new(SIGNATURE_TTL)?,
@@ -133,7 +136,10 @@ impl Authenticator {
 
     #[must_use]
     pub(crate) fn counting(mut self, counts: Logins) -> Self {
-        self.passwords.counts = counts;
+        // Nobody else has it before the server runs.
+        if let Some(passwords) = Arc::get_mut(&mut self.passwords) {
+            passwords.counts = counts;
+        }
         self
     }
 
@@ -214,7 +220,7 @@ impl Authenticator {
                     if let Some(found) = self.by_token_pair(&user, &password, now) {
                         found.map(Recognized::from).map_err(LoginError::Wrong)
                     } else {
-                        let proven = self.passwords.login(&user, password, address, now).await;
+                        let proven = self.passwords.login(user, password, address, now).await;
                         proven.map(|proven| Recognized { user: proven.user, standing: Some(proven.standing) })
                     }
                 }
@@ -245,7 +251,9 @@ impl Authenticator {
             let user = with_group(user.map_err(|why| invalid_token(&why))?);
             // Looked up every time, also for a token that was verified a moment ago.
             let ids = user.extra.get(CREDENTIAL_ID).into_iter().flatten();
-            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id)) {
+            // Its signature was looked at already.
+            let issued = || croft_pki::Jws::parse(token).ok()?.claims.get("iat")?.as_i64();
+            if ids.filter_map(|id| id.strip_prefix("JTI=")).any(|id| self.revoked.has_token(id, issued)) {
                 return Err(invalid_token("the token was revoked"));
             }
             return Ok(Identified { user, audiences: vec![ISSUER.to_owned()] });
@@ -259,11 +267,7 @@ impl Authenticator {
     }
 
     /// The local user with these credentials. Failures are counted, and too many of them make everyone wait.
-    pub(crate) async fn login(
-        &self,
-        credentials: &Credentials<'_>,
-        address: Option<IpAddr>,
-    ) -> Result<Proven, LoginError> {
+    pub(crate) async fn login(&self, credentials: Credentials, address: Option<IpAddr>) -> Result<Proven, LoginError> {
         self.passwords.check(credentials, address, Timestamp::now()).await
     }
 
@@ -275,6 +279,11 @@ impl Authenticator {
     /// A code was right, but somebody has used it since: that counts as wrong.
     pub(crate) fn code_was_used(&self, name: &str, address: Option<IpAddr>) -> LoginError {
         self.passwords.was_used(name, address, Timestamp::now())
+    }
+
+    /// Where all hashing of passwords and codes takes its turn.
+    pub(crate) fn hashing(&self) -> &Costly {
+        &self.passwords.hashing
     }
 
     pub(crate) fn lockouts(&self) -> &Lockouts {
@@ -345,7 +354,7 @@ impl Authenticator {
         now: Timestamp,
     ) -> Result<Identified, String> {
         let verified = self.verify_signature(token, audiences, now)?;
-        if self.revoked.has_token(&verified.id) {
+        if self.revoked.has_token(&verified.id, || verified.issued) {
             return Err(invalid_token("the token was revoked"));
         }
         let user = self.token_owners.user_of(token, &verified, now).map_err(|why| invalid_token(&why))?;

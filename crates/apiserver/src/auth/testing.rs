@@ -61,6 +61,13 @@ impl TestCache {
         self.cache.reached(revision).await.unwrap();
     }
 
+    /// Puts something that cannot be read in the place of `group/plural/id`.
+    pub(crate) async fn lose(&self, key: &str) {
+        let value = Bytes::from_static(b"\0unreadable\0damaged");
+        let revision = self.store.write(&format!("{}{key}", crate::cache::ROOT), Some(value));
+        self.cache.reached(revision).await.unwrap();
+    }
+
     /// Deletes `group/plural/id`.
     pub(crate) async fn delete(&self, key: &str) {
         let revision = self.store.write(&format!("{}{key}", crate::cache::ROOT), None);

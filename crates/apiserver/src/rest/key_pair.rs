@@ -1,5 +1,7 @@
 //! Making a key pair: the public key is kept, and the private one given to the caller, once.
 
+use std::sync::LazyLock;
+
 use croft_meta::ApiError;
 use croft_pki::ssh::{self, Algorithm};
 use http::HeaderValue;
@@ -14,7 +16,11 @@ use super::reply;
 use super::resource::{Sent, kubernetes};
 use super::schema::Schema;
 use crate::answer::{self, Answer};
+use crate::auth::authenticate::costly::Costly;
 use crate::call::Call;
+
+/// A key takes seconds of a core to find: one at a time, and not in the way of those who log in.
+static KEYS: LazyLock<Costly> = LazyLock::new(|| Costly::new(1, 16));
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -32,8 +38,7 @@ pub(super) async fn act(call: &Call, schema: &Schema, action: &str) -> Result<An
     let namespace = name("namespace", &asked.namespace)?;
     // Not for nothing: a key takes a while to find.
     call.server.auth.authorize(&call.user, &schema.attributes("create", namespace, ""))?;
-    let made = tokio::task::spawn_blocking(|| ssh::generate(Algorithm::Rsa)).await;
-    let pair = made.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let pair = KEYS.run(|| ssh::generate(Algorithm::Rsa)).await?.map_err(ApiError::internal)?;
     let object =
         json!({ "metadata": { "name": key, "namespace": namespace }, "spec": { "publicKey": pair.public_line } });
     kubernetes(call, schema, Method::POST, (namespace, ""), Sent::json(schema, object)?).await?;

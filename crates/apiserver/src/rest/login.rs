@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::reply::{self, invalid};
 use super::{csrf, settings, tokens, totp, users};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE};
+use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE, validity};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -56,14 +56,14 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     };
     let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
     call.trail.tried(&asked.username);
-    let credentials = Credentials { name: &asked.username, password: Some(given), code: Code::Sent(code) };
-    let Proven { user, used, standing } = check(call, &credentials, address).await?;
-    if let Some(used) = &used {
-        totp::spend(call, &user.name, used, address).await?;
+    let credentials = Credentials { name: asked.username.clone(), password: Some(given), code: Code::Sent(code) };
+    let proven = check(call, credentials, address).await?;
+    if let Some(used) = &proven.used {
+        totp::spend(call, &proven.user.name, used, address).await?;
     }
-    call.trail.user(&user);
+    call.trail.user(&proven.user);
     let order = tokens::Order { kind: tokens::Kind::Session, ttl: Some(ttl), description: &asked.description };
-    let (mut token, text) = tokens::issue_while(call, &user, standing, &order).await?;
+    let (mut token, text) = tokens::issue_while(call, &proven, &order).await?;
     tracing::info!(user = asked.username, token = token["id"].as_str(), "logged in");
     if !is_cookie {
         token["token"] = json!(text.reveal());
@@ -83,11 +83,7 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     Ok(answer)
 }
 
-pub(super) async fn check(
-    call: &Call,
-    credentials: &Credentials<'_>,
-    address: Option<IpAddr>,
-) -> Result<Proven, ApiError> {
+pub(super) async fn check(call: &Call, credentials: Credentials, address: Option<IpAddr>) -> Result<Proven, ApiError> {
     call.server.auth.authenticator.login(credentials, address).await.map_err(|error| {
         if let LoginError::Wrong(why) = &error {
             tracing::info!(reason = why, "login refused");
@@ -103,8 +99,8 @@ pub(super) async fn verify(
     password: Secret,
     address: Option<IpAddr>,
 ) -> Result<Proven, ApiError> {
-    let credentials = Credentials { name, password: Some(password), code: Code::NotAsked };
-    check(call, &credentials, address).await.map_err(|error| match error.code() {
+    let credentials = Credentials { name: name.to_owned(), password: Some(password), code: Code::NotAsked };
+    check(call, credentials, address).await.map_err(|error| match error.code() {
         401 => wrong_current(),
         _ => error,
     })
@@ -125,6 +121,11 @@ pub(super) async fn log_out(call: &Call) -> Result<Answer, ApiError> {
     }
     if call.query.get("action") == Some("logoutAll") {
         let owner = tokens::account(call)?;
+        totp::write(call, &owner, |stored| {
+            validity::end_sessions(stored, "");
+            Ok(())
+        })
+        .await?;
         tokens::end_sessions(call, &owner.user.uid, current).await?;
     }
     tokens::remove(call, current).await?;
@@ -159,8 +160,8 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
     check_new(&owner.user.name, &old, &new)?;
     let Proven { standing, .. } = verify(call, &owner.user.name, old, address).await?;
     // Hashing takes its time by design.
-    let hash = tokio::task::spawn_blocking(move || password::hash(new.reveal()));
-    let hash = BASE64_STANDARD.encode(hash.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?);
+    let hash = call.server.auth.authenticator.hashing().run(move || password::hash(new.reveal())).await?;
+    let hash = BASE64_STANDARD.encode(hash.map_err(ApiError::internal)?);
     let target = tokens::target(call, &users::secret_name(&owner.user.name))?;
     change(&Call::internal(&call.server, &target), &target, &tokens::options(), |stored| {
         // Of two who change it with the old one, the second does not know the password any more.
@@ -172,6 +173,8 @@ pub(super) async fn change_password(call: &Call, address: Option<IpAddr>) -> Res
         if let Some(data) = stored["data"].as_object_mut() {
             data.remove("must-change-password");
         }
+        // In the same write: whatever happens after it, nothing that the old one opened is good.
+        validity::end_tokens(&mut stored, tokens::current_token(call));
         Ok(Candidate::Untracked(stored))
     })
     .await?;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::reply::{self, invalid};
 use crate::answer::{self, Answer};
 use crate::auth;
-use crate::auth::authenticate::{CREDENTIAL_ID, LocalUser, Standing, USERS_NAMESPACE, secret_text};
+use crate::auth::authenticate::{CREDENTIAL_ID, LocalUser, Proven, USERS_NAMESPACE, secret_text, validity};
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::user::UserInfo;
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 impl Kind {
     fn as_str(self) -> &'static str {
         match self {
-            Self::Session => "session",
+            Self::Session => validity::SESSION,
             Self::ApiKey => "apikey",
             Self::Kubeconfig => "kubeconfig",
         }
@@ -74,19 +74,24 @@ pub(super) fn account(call: &Call) -> Result<LocalUser, ApiError> {
         ApiError::new(403, "Forbidden", format!("{:?} is not a local user and can have no tokens", call.user.name))
     })?;
     // Between the head of a request and its body there is time to change a password.
-    let is_over = call.standing.is_some_and(|standing| standing != found.standing()) || has_ended(call, current(call));
+    let is_over =
+        call.standing.is_some_and(|standing| standing != found.standing()) || has_ended(call, &found, current(call));
     if is_over { Err(ApiError::unauthorized()) } else { Ok(found) }
 }
 
-/// Whether the request was made with a token that is gone by now.
-fn has_ended(call: &Call, name: &str) -> bool {
+/// Whether the request was made with a token that is no good by now.
+fn has_ended(call: &Call, owner: &LocalUser, name: &str) -> bool {
     let secrets = call.server.cache.collection("core/secrets");
-    name.starts_with("token-") && secrets.get(&format!("{USERS_NAMESPACE}/{name}")).is_none()
+    let is_over = || {
+        let secret = secrets.get(&format!("{USERS_NAMESPACE}/{name}"));
+        secret.is_none_or(|secret| owner.has_ended(&secret.json()))
+    };
+    name.starts_with("token-") && is_over()
 }
 
 /// Makes a token of the caller's own, as [`issue_while`] does.
 pub(super) async fn issue_own(call: &Call, owner: &LocalUser, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
-    let (token, text) = issue_while(call, &owner.user, owner.standing(), order).await?;
+    let (token, text) = issue_while(call, &owner.proven(None), order).await?;
     if let Err(error) = account(call) {
         remove(call, token["id"].as_str().unwrap_or_default()).await?;
         return Err(error);
@@ -96,32 +101,28 @@ pub(super) async fn issue_own(call: &Call, owner: &LocalUser, order: &Order<'_>)
 
 /// Makes a token of somebody whose password has been proven. Should it change, or a second factor come, in the meantime, whoever
 /// changed it may have ended the user's tokens before this one was there: then it is taken back.
-pub(super) async fn issue_while(
-    call: &Call,
-    owner: &UserInfo,
-    standing: Standing,
-    order: &Order<'_>,
-) -> Result<(Value, Secret), ApiError> {
-    let (token, text) = issue(call, owner, order).await?;
+pub(super) async fn issue_while(call: &Call, proven: &Proven, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
+    let (token, text) = issue(call, proven, order).await?;
     // As fresh as the token.
-    let now = call.server.auth.authenticator.local_user(&owner.name);
-    if now.is_none_or(|now| now.standing() != standing) {
-        remove(call, token["id"].as_str().unwrap_or_default()).await?;
+    let now = call.server.auth.authenticator.local_user(&proven.user.name);
+    let name = token["id"].as_str().unwrap_or_default();
+    if now.is_none_or(|now| now.standing() != proven.standing || has_ended(call, &now, name)) {
+        remove(call, name).await?;
         return Err(ApiError::new(401, "Unauthorized", "the password or the second factor was changed meanwhile"));
     }
     Ok((token, text))
 }
 
 /// Makes a token of the user. The answer has its text, which is shown this once.
-async fn issue(call: &Call, owner: &UserInfo, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
+async fn issue(call: &Call, proven: &Proven, order: &Order<'_>) -> Result<(Value, Secret), ApiError> {
     if order.description.len() > MAX_DESCRIPTION {
         return Err(invalid("MaxLengthExceeded", format!("description is longer than {MAX_DESCRIPTION} bytes")));
     }
-    make_room(call, owner, order.kind).await?;
+    make_room(call, &proven.user, order.kind).await?;
     let mut tries = 0;
     loop {
         let token = BearerToken::generate_rancher().map_err(ApiError::internal)?;
-        let secret = secret(&token, owner, order)?;
+        let secret = secret(&token, proven, order)?;
         let target = target(call, object::name(&secret))?;
         let acting = Call::internal(&call.server, &target);
         match create_object(&acting, &target, secret, &options(), Tracking::Needed).await {
@@ -136,11 +137,13 @@ async fn issue(call: &Call, owner: &UserInfo, order: &Order<'_>) -> Result<(Valu
     }
 }
 
-fn secret(token: &BearerToken, owner: &UserInfo, order: &Order<'_>) -> Result<Value, ApiError> {
+fn secret(token: &BearerToken, proven: &Proven, order: &Order<'_>) -> Result<Value, ApiError> {
+    let owner = &proven.user;
     let encode = |text: &str| BASE64_STANDARD.encode(text);
     let mut data = json!({
         "id": encode(token.id()), "hash": encode(&token.hash()), "user": encode(&owner.name),
         "account": encode(&owner.uid), "kind": encode(order.kind.as_str()), "description": encode(order.description),
+        validity::GENERATION: encode(&proven.generation.to_string()),
     });
     if let Some(ttl) = order.ttl {
         let expires = SignedDuration::try_from(ttl).ok().and_then(|ttl| Timestamp::now().checked_add(ttl).ok());
@@ -155,12 +158,16 @@ fn secret(token: &BearerToken, owner: &UserInfo, order: &Order<'_>) -> Result<Va
     }))
 }
 
-/// Removes what has expired, and the oldest sessions if there are too many.
+/// Removes what has expired or ended, and the oldest sessions if there are too many.
 async fn make_room(call: &Call, owner: &UserInfo, kind: Kind) -> Result<(), ApiError> {
     let now = Timestamp::now();
-    let (expired, mut live): (Vec<Value>, Vec<Value>) =
-        of(call, &owner.uid).into_iter().partition(|secret| expiry(secret).is_some_and(|expires| expires <= now));
-    for secret in &expired {
+    let local = call.server.auth.authenticator.local_user(&owner.name);
+    let is_over = |secret: &Value| {
+        expiry(secret).is_some_and(|expires| expires <= now)
+            || local.as_ref().is_some_and(|local| local.has_ended(secret))
+    };
+    let (over, mut live): (Vec<Value>, Vec<Value>) = of(call, &owner.uid).into_iter().partition(is_over);
+    for secret in &over {
         remove(call, object::name(secret)).await?;
     }
     live.retain(|secret| secret_text(secret, "kind").as_deref() == Some(kind.as_str()));
@@ -175,14 +182,15 @@ async fn make_room(call: &Call, owner: &UserInfo, kind: Kind) -> Result<(), ApiE
     Ok(())
 }
 
-/// Ends the sessions of a user, except for one.
+/// Removes the sessions of a user, except for one.
 pub(super) async fn end_sessions(call: &Call, uid: &str, except: &str) -> Result<(), ApiError> {
     let is_session = |secret: &Value| secret_text(secret, "kind").as_deref() == Some(Kind::Session.as_str());
     end(call, of(call, uid).into_iter().filter(is_session), except).await
 }
 
-/// Ends all that a user has got by showing a password, except for one: API keys and kubeconfigs too, since whoever knew the
-/// password may have made them. Tokens that an administrator made have no account, and stay.
+/// Removes all that a user has got by showing a password, except for one: API keys and kubeconfigs too, since whoever knew the
+/// password may have made them. Tokens that an administrator made have no account, and stay. After a new password this only cleans
+/// up: see `auth::authenticate::validity`.
 pub(super) async fn end_all(call: &Call, uid: &str, except: &str) -> Result<(), ApiError> {
     end(call, of(call, uid).into_iter(), except).await
 }
@@ -201,6 +209,11 @@ pub(super) fn current(call: &Call) -> &str {
     call.user.extra.get(CREDENTIAL_ID).and_then(|ids| ids.first()).map_or("", String::as_str)
 }
 
+/// The same; empty also if it was a credential that is no token.
+pub(super) fn current_token(call: &Call) -> &str {
+    Some(current(call)).filter(|name| name.starts_with("token-")).unwrap_or_default()
+}
+
 /// A token that somebody got by proving to be a local user, and not one that an administrator made.
 pub(super) fn came_from_login(call: &Call, name: &str) -> bool {
     let secret = call.server.cache.collection("core/secrets").get(&format!("{USERS_NAMESPACE}/{name}"));
@@ -209,7 +222,9 @@ pub(super) fn came_from_login(call: &Call, name: &str) -> bool {
 
 pub(super) fn list(call: &Call) -> Result<Answer, ApiError> {
     let owner = account(call)?;
-    let tokens: Vec<Value> = of(call, &owner.user.uid).iter().map(|secret| view(call, secret)).collect();
+    let tokens = of(call, &owner.user.uid);
+    let good = tokens.iter().filter(|secret| !owner.has_ended(secret));
+    let tokens: Vec<Value> = good.map(|secret| view(call, secret)).collect();
     Ok(reply::collection(call, "token", &tokens))
 }
 

@@ -14,7 +14,7 @@ use super::reply::{self, invalid};
 use super::{tokens, users};
 use crate::answer::{self, Answer};
 use crate::auth::authenticate::second_factor::{self, Unproven, Used};
-use crate::auth::authenticate::{Code, Credentials, LocalUser};
+use crate::auth::authenticate::{Code, Credentials, LocalUser, validity};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
@@ -75,14 +75,15 @@ pub(super) async fn confirm(call: &Call) -> Result<Answer, ApiError> {
     let step = |stored: &Value| second_factor::offered(stored, code.reveal(), now).map_err(unproven);
     // Before so many hashes are made.
     check_offered(call, &owner, code.reveal(), now).await?;
-    let codes = tokio::task::spawn_blocking(totp::recovery_codes);
-    let codes = codes.await.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
+    let codes = call.server.auth.authenticator.hashing().run(totp::recovery_codes).await?;
+    let codes = codes.map_err(ApiError::internal)?;
     write(call, &owner, |stored| {
         second_factor::enable(stored, step(stored)?, &codes);
+        // They were opened with a password alone, maybe by somebody else.
+        validity::end_sessions(stored, tokens::current_token(call));
         Ok(())
     })
     .await?;
-    // They were opened with a password alone, maybe by somebody else.
     tokens::end_sessions(call, &owner.user.uid, tokens::current(call)).await?;
     tracing::info!(user = owner.user.name, "the user has a second factor now");
     let codes: Vec<&str> = codes.iter().map(|(code, _)| code.reveal()).collect();
@@ -114,8 +115,8 @@ pub(super) async fn disable(call: &Call, address: Option<IpAddr>) -> Result<Answ
     if owner.second_factor.is_none() {
         return Err(invalid("InvalidAction", "there is no second factor to take off"));
     }
-    let credentials = Credentials { name: &owner.user.name, password: None, code: Code::Sent(Some(code)) };
-    let proven = check(call, &credentials, address).await.map_err(as_field)?;
+    let credentials = Credentials { name: owner.user.name.clone(), password: None, code: Code::Sent(Some(code)) };
+    let proven = check(call, credentials, address).await.map_err(as_field)?;
     let Some(used) = proven.used else {
         return Err(ApiError::new(409, "Conflict", "the second factor was taken off meanwhile"));
     };
@@ -183,7 +184,8 @@ fn as_field(error: ApiError) -> ApiError {
     }
 }
 
-async fn write(
+/// Changes the Secret of the user.
+pub(super) async fn write(
     call: &Call,
     owner: &LocalUser,
     edit: impl Fn(&mut Value) -> Result<(), ApiError> + Send + Sync,

@@ -132,8 +132,9 @@ impl Named {
         if let Some(id) = text.strip_prefix("JTI=").filter(|id| !id.is_empty()) {
             return Ok(Self::Signed { id: id.to_owned(), end: None });
         }
+        // As it is written: the server compares exactly.
         if text.len() == 36 && text.contains('-') {
-            return Ok(Self::Signed { id: text.to_ascii_lowercase(), end: None });
+            return Ok(Self::Signed { id: text.to_owned(), end: None });
         }
         if let Some(claims) = text.split('.').nth(1) {
             let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).ok();
@@ -172,6 +173,7 @@ mod tests {
             ("croft-abcdefghij:the-secret-part".to_owned(), Named::Opaque("abcdefghij".to_owned())),
             (format!("JTI={jti}"), signed(None)),
             (jti.to_owned(), signed(None)),
+            (jti.to_uppercase(), Named::Signed { id: jti.to_uppercase(), end: None }),
             ("JTI=onrtac:A".to_owned(), Named::Signed { id: "onrtac:A".to_owned(), end: None }),
             (format!("e30.{claims}.x"), signed(Timestamp::from_second(1_000).ok())),
         ] {

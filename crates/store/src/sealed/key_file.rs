@@ -42,6 +42,15 @@ pub enum KeyFileError {
         path.display()
     )]
     Missing { path: PathBuf, id: String },
+    #[error(
+        "the key file {} has none of the keys that the store's values are encrypted with, one of which is {id}: it is of \
+         another store, or a copy from before the keys were changed; put the right one in its place; if it is gone for good, \
+         move this one away and start with a new key by: install -m 600 /dev/null {}, and what cannot be read any more can be \
+         deleted",
+        path.display(),
+        path.display()
+    )]
+    Foreign { path: PathBuf, id: String },
     #[error(transparent)]
     NoKey(#[from] NoKey),
 }
@@ -51,6 +60,9 @@ struct Document {
     version: u32,
     /// The newest first.
     keys: Vec<Entry>,
+    /// It began as an empty file: whoever made that knows that there may be values which no key opens.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    started_anew: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -109,6 +121,12 @@ fn key(entry: &Entry) -> Result<Key, &'static str> {
     if key.id().to_string() == entry.id { Ok(key) } else { Err(damaged) }
 }
 
+/// Whether values that no key opens are to be expected.
+pub(super) fn started_anew(path: &Path) -> bool {
+    let Ok(text) = fs::read(path).map(Zeroizing::new) else { return false };
+    text.is_empty() || serde_json::from_slice::<Document>(&text).is_ok_and(|document| document.started_anew)
+}
+
 /// Replaces the file in one step, and returns when that is on the disk.
 pub(super) fn write(path: &Path, keys: &[Arc<Key>]) -> Result<(), KeyFileError> {
     let entry = |key: &Arc<Key>| Entry {
@@ -116,7 +134,8 @@ pub(super) fn write(path: &Path, keys: &[Arc<Key>]) -> Result<(), KeyFileError> 
         made: key.made().to_owned(),
         secret: STANDARD.encode(key.secret()),
     };
-    let document = Document { version: FORMAT, keys: keys.iter().map(entry).collect() };
+    let started_anew = started_anew(path);
+    let document = Document { version: FORMAT, keys: keys.iter().map(entry).collect(), started_anew };
     let replace = || -> io::Result<()> {
         let mut text = Zeroizing::new(serde_json::to_vec_pretty(&document)?);
         text.push(b'\n');

@@ -29,15 +29,22 @@ impl Sealed {
     /// which it was made.
     pub async fn open(inner: Arc<dyn Store>, options: SealOptions, now: &str) -> Result<Arc<dyn Store>, SealError> {
         let path = options.key_file.clone();
-        let read = tokio::task::spawn_blocking(move || key_file::read(&path));
-        let found = read.await.map_err(|_| SealError::CutShort)??;
+        let read = tokio::task::spawn_blocking(move || Ok((key_file::read(&path)?, key_file::started_anew(&path))));
+        let (found, started_anew) = read.await.map_err(|_| SealError::CutShort)?.map_err(SealError::KeyFile)?;
         let keys = match found {
-            Some(keys) if !keys.is_empty() => Keyring::new(keys),
+            Some(keys) if !keys.is_empty() => {
+                let keys = Keyring::new(keys);
+                // As if all Secrets were gone, those that say what was revoked too: nobody wants that by mistake.
+                if !started_anew && let Some(id) = encrypted_with(&*inner, &options.prefixes, &keys).await? {
+                    return Err(KeyFileError::Foreign { path: options.key_file, id }.into());
+                }
+                keys
+            }
             None | Some(_) if options.prefixes.is_empty() => Keyring::default(),
             // An empty file is how one says that the keys are gone.
             Some(_) => new_file(&options, now).await?,
             None => {
-                if let Some(id) = encrypted_with(&*inner, &options.prefixes).await? {
+                if let Some(id) = encrypted_with(&*inner, &options.prefixes, &Keyring::default()).await? {
                     return Err(KeyFileError::Missing { path: options.key_file, id }.into());
                 }
                 new_file(&options, now).await?
@@ -68,22 +75,29 @@ async fn new_file(options: &SealOptions, now: &str) -> Result<Keyring, SealError
     Ok(made.await.map_err(|_| SealError::CutShort)??)
 }
 
-/// A key that something is encrypted with.
-async fn encrypted_with(store: &dyn Store, prefixes: &[String]) -> Result<Option<String>> {
+/// A key that something is encrypted with, unless something is with one of `keys`. That a value is damaged says nothing.
+async fn encrypted_with(store: &dyn Store, prefixes: &[String], keys: &Keyring) -> Result<Option<String>> {
+    let mut other = None;
     for prefix in prefixes {
         let mut range = Range { prefix: prefix.clone(), limit: PAGE, ..Range::default() };
         loop {
             let page = store.range(range.clone()).await?;
-            if let Some(found) = page.records.iter().find(|record| envelope::is_sealed(&record.value)) {
-                return Ok(Some(envelope::key_id(&found.value).map_or_else(|_| String::new(), |id| id.to_string())));
+            for record in page.records.iter().filter(|record| envelope::is_sealed(&record.value)) {
+                let id = envelope::key_id(&record.value).ok();
+                if id.is_some_and(|id| keys.find(id).is_some()) {
+                    return Ok(None);
+                }
+                other.get_or_insert_with(|| id.map(|id| id.to_string()).unwrap_or_default());
             }
             match page.records.last() {
-                Some(last) if page.more => range.after.clone_from(&last.key),
+                Some(last) if page.more && (other.is_none() || !keys.all().is_empty()) => {
+                    range.after.clone_from(&last.key);
+                }
                 _ => break,
             }
         }
     }
-    Ok(None)
+    Ok(other)
 }
 
 impl Store for Sealed {

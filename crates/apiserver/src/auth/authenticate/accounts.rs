@@ -7,7 +7,7 @@ use croft_meta::{ApiError, object};
 use croft_pki::VerifiedToken;
 use croft_pki::service_account::ObjectRef;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::CREDENTIAL_ID;
 use super::memo::Memo;
@@ -133,6 +133,24 @@ fn not_before(account: &Value, issued: Option<i64>) -> Result<(), String> {
     Err("the tokens of the account from before then were revoked".to_owned())
 }
 
+/// Whoever may write the account must not thereby make tokens good again that were revoked: the later moment stays. Only
+/// administrators may take it back, who are not to come here.
+pub(crate) fn keep_revoked(new: &mut Value, old: &Value) {
+    let Some(before) = object::annotation(old, VALID_FROM) else { return };
+    let moment = |text: &str| croft_meta::time::parse(text).ok();
+    let is_later = object::annotation(new, VALID_FROM)
+        .and_then(moment)
+        .is_some_and(|wanted| moment(before).is_some_and(|before| before <= wanted));
+    if !is_later {
+        let annotations = object::metadata_mut(new).entry("annotations").or_insert_with(|| json!({}));
+        if !annotations.is_object() {
+            // What is no list of annotations is refused for that.
+            *annotations = json!({});
+        }
+        annotations[VALID_FROM] = json!(before);
+    }
+}
+
 fn user(token: &VerifiedToken) -> UserInfo {
     let mut user = UserInfo {
         name: token.user(),
@@ -176,4 +194,35 @@ fn check_exists(kind: &str, found: Option<Value>, claimed: &ObjectRef, now: Time
 fn was_deleted(found: &Value, now: Timestamp) -> bool {
     let deleted = object::deletion_timestamp(found).and_then(|time| croft_meta::time::parse(time).ok());
     deleted.is_some_and(|deleted| now.duration_since(deleted).as_secs() > LEEWAY_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_moment_before_which_tokens_were_revoked_only_moves_ahead() {
+        let account = |since: Option<&str>| {
+            let annotations = since.map(|since| json!({VALID_FROM: since, "a": "b"}));
+            json!({"metadata": {"name": "a", "annotations": annotations}})
+        };
+        let (one, two, offset) = ("2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T02:00:02+02:00");
+        for (old, new, kept) in [
+            (None, None, None),
+            (None, Some(one), Some(one)),
+            (Some(one), None, Some(one)),
+            (Some(one), Some(two), Some(two)),
+            (Some(one), Some(offset), Some(offset)),
+            (Some(two), Some(one), Some(two)),
+            (Some(two), Some("never"), Some(two)),
+            (Some("damaged"), Some(one), Some("damaged")),
+        ] {
+            let mut changed = account(new);
+            keep_revoked(&mut changed, &account(old));
+            assert_eq!(object::annotation(&changed, VALID_FROM), kept, "{old:?} {new:?}");
+        }
+        let mut bare = json!({"metadata": {"name": "a"}});
+        keep_revoked(&mut bare, &account(Some(one)));
+        assert_eq!(object::annotation(&bare, VALID_FROM), Some(one));
+    }
 }

@@ -4,7 +4,7 @@
 //! and, unless it lasts for ever, `expires` (RFC 3339). The token itself is nowhere.
 //!
 //! A token with an `account`, the uid of a local user's Secret, stands for that user as the user is now: with the groups
-//! of today, and for nobody once the user is gone. Those are made by logging in.
+//! of today, and for nobody once the user is gone or has ended it, see [`super::validity`]. Those are made by logging in.
 
 use std::sync::Arc;
 
@@ -52,7 +52,11 @@ impl BearerTokens {
         let account = text("account");
         if !account.is_empty() {
             let owner = local_user(&self.secrets, &name).filter(|owner| owner.user.uid == account);
-            let mut user = owner.ok_or("the token's user is gone")?.user;
+            let owner = owner.ok_or("the token's user is gone")?;
+            if owner.has_ended(&secret) {
+                return Err("the token's user has another password or second factor by now".to_owned());
+            }
+            let mut user = owner.user;
             user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("token-{}", token.id())]);
             return Ok(user);
         }

@@ -18,6 +18,8 @@ pub(crate) enum LoginError {
     Locked {
         retry_after_seconds: u32,
     },
+    /// Too many are being checked already.
+    Busy,
     /// The password is right, and a code is needed too.
     CodeNeeded,
     /// The password is right, and the code is not, or not any more.
@@ -40,6 +42,7 @@ impl LoginError {
             Self::Throttled { retry_after_seconds } => {
                 Some(ApiError::too_many_requests("too many failed logins, try again later", *retry_after_seconds))
             }
+            Self::Busy => Some(ApiError::too_many_requests("too many logins at once, try again later", 1)),
             Self::Locked { retry_after_seconds } => Some(ApiError::too_many_requests(
                 "this name is locked after too many failed logins, try again later",
                 *retry_after_seconds,
@@ -53,6 +56,7 @@ impl LoginError {
             Self::Wrong(_) => "wrong_password",
             Self::Throttled { .. } => "throttled",
             Self::Locked { .. } => "locked",
+            Self::Busy => "busy",
             Self::CodeNeeded => "code_needed",
             Self::WrongCode => "wrong_code",
         }
@@ -61,8 +65,8 @@ impl LoginError {
 
 /// What somebody shows to be let in as a user.
 #[derive(Debug)]
-pub(crate) struct Credentials<'a> {
-    pub(crate) name: &'a str,
+pub(crate) struct Credentials {
+    pub(crate) name: String,
     /// `None` from somebody who is in already.
     pub(crate) password: Option<Secret>,
     pub(crate) code: Code,
@@ -84,6 +88,8 @@ pub(crate) struct Proven {
     pub(crate) used: Option<Used>,
     /// What it was proven against.
     pub(crate) standing: Standing,
+    /// Of the tokens that are made for it: see [`super::validity`].
+    pub(crate) generation: u64,
 }
 
 /// What a password proves something about: an account with this password, with a second factor or without one. What was let in

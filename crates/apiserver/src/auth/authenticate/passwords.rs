@@ -12,14 +12,15 @@ use croft_meta::object;
 use croft_pki::Secret;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use super::USERS_NAMESPACE;
+use super::costly::{Costly, Turn};
 use super::lockouts::{Lockouts, LoginLimits};
 use super::login::{Code, Credentials, LoginError, Proven, Standing};
 use super::memo::{Digest, Memo};
 use super::patience::{Patience, Watched, watched};
-use super::second_factor::SecondFactor;
+use super::second_factor::{SecondFactor, Used};
+use super::validity::Validity;
 use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
 use crate::user::UserInfo;
@@ -29,14 +30,27 @@ const SECRET_TYPE: &str = "croft.io/user";
 const VERIFIED_TTL: Duration = Duration::from_mins(1);
 /// Each check takes a core and 19 MiB for tens of milliseconds; more at a time would only be a way to attack us.
 const CHECKS_AT_A_TIME: usize = 2;
+/// More than this would be told later than they want to wait.
+const CHECKS_WAITING: usize = 128;
+
 #[derive(Debug)]
 pub(super) struct Passwords {
     secrets: Arc<Collection>,
     pub(super) lockouts: Lockouts,
     verified: Memo<()>,
     patience: Patience,
-    slots: Semaphore,
+    /// All hashing of passwords and codes takes its turn here.
+    pub(super) hashing: Costly,
     pub(super) counts: Logins,
+}
+
+/// Credentials, and who sent them when.
+#[derive(Debug)]
+struct Asked {
+    credentials: Credentials,
+    watched: Vec<Watched>,
+    address: Option<IpAddr>,
+    now: Timestamp,
 }
 
 /// A user that logs in with a password.
@@ -46,6 +60,7 @@ pub(crate) struct LocalUser {
     pub(crate) must_change_password: bool,
     pub(crate) created: String,
     pub(crate) second_factor: Option<SecondFactor>,
+    validity: Validity,
     hash: String,
 }
 
@@ -71,12 +86,23 @@ impl LocalUser {
                 .unwrap_or_default()
                 .to_owned(),
             second_factor: SecondFactor::read(secret),
+            validity: Validity::read(secret),
             hash: secret_text(secret, "password-hash")?,
         })
     }
 
     pub(crate) fn standing(&self) -> Standing {
         Standing::of(self, &self.hash)
+    }
+
+    /// Somebody who is this user, as it is now.
+    pub(crate) fn proven(&self, used: Option<Used>) -> Proven {
+        Proven { user: self.user.clone(), used, standing: self.standing(), generation: self.validity.generation() }
+    }
+
+    /// Whether a token of the user, as its Secret says, has ended since by a new password or a second factor.
+    pub(crate) fn has_ended(&self, token: &Value) -> bool {
+        secret_text(token, "account").as_deref() == Some(self.user.uid.as_str()) && !self.validity.covers(token)
     }
 }
 
@@ -87,96 +113,104 @@ impl Passwords {
             lockouts: Lockouts::new(cache, limits),
             verified: Memo::new(VERIFIED_TTL)?,
             patience: Patience::default(),
-            slots: Semaphore::new(CHECKS_AT_A_TIME),
+            hashing: Costly::new(CHECKS_AT_A_TIME, CHECKS_WAITING),
             counts: Logins::default(),
         })
     }
 
     /// By a password alone, which is not enough for those who have a second factor.
     pub(super) async fn login(
-        &self,
-        name: &str,
+        self: &Arc<Self>,
+        name: String,
         password: String,
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Proven, LoginError> {
         let credentials = Credentials { name, password: Some(Secret::new(password)), code: Code::Sent(None) };
-        self.check(&credentials, address, now).await
+        self.check(credentials, address, now).await
     }
 
     pub(super) async fn check(
-        &self,
-        credentials: &Credentials<'_>,
+        self: &Arc<Self>,
+        credentials: Credentials,
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Proven, LoginError> {
-        let found = self.find(credentials.name);
-        let digest = self.digest(credentials, found.as_ref());
+        let asked = Asked { watched: watched(&credentials.name, address), credentials, address, now };
+        if let Some(outcome) = self.without_hashing(&asked) {
+            return outcome;
+        }
+        let Some(place) = self.hashing.place() else { return self.refused(LoginError::Busy) };
+        let this = Arc::clone(self);
+        // By itself: it costs as much, and a wrong password counts as much, when whoever asked has gone away meanwhile.
+        let checking = tokio::spawn(async move {
+            let turn = this.hashing.turn(place).await;
+            // Those in the queue before us may have found out, or used up the patience.
+            if let Some(outcome) = this.without_hashing(&asked) {
+                return outcome;
+            }
+            match this.decide(asked, turn).await {
+                // It counts once the code is used up.
+                Ok(proven) if proven.used.is_some() => Ok(proven),
+                Ok(proven) => {
+                    this.let_in();
+                    Ok(proven)
+                }
+                Err(refused) => this.refused(refused),
+            }
+        });
+        checking.await.unwrap_or_else(|_| Err(LoginError::Wrong("the check was cut short".to_owned())))
+    }
+
+    /// What can be said at once, if anything.
+    fn without_hashing(&self, asked: &Asked) -> Option<Result<Proven, LoginError>> {
+        let Asked { credentials, watched, now, .. } = asked;
+        // Nothing is looked at meanwhile: guesses find out nothing.
+        if let Some(retry_after_seconds) = self.lockouts.seconds_left(&credentials.name, *now) {
+            return Some(self.refused(LoginError::Locked { retry_after_seconds }));
+        }
         // Whoever has a second factor is never let in by what was found out about the password.
-        let is_remembered = || {
-            let plain = found.as_ref().filter(|found| found.second_factor.is_none())?;
-            let known = digest.and_then(|digest| self.verified.get(&digest, now));
-            known.map(|()| Proven { user: plain.user.clone(), used: None, standing: plain.standing() })
-        };
-        if let Some(proven) = is_remembered() {
-            return Ok(proven);
-        }
-        let wrong = || wrong_password(credentials.name, found.is_some());
-        // Never closed, so always granted.
-        let _slot = self.slots.acquire().await.map_err(|_| wrong())?;
-        // Those in the queue before us may have found out, or used up the patience.
-        if let Some(proven) = is_remembered() {
-            return Ok(proven);
-        }
-        let watched = watched(credentials.name, address);
-        let outcome = match self.check_limits(credentials.name, &watched, now) {
-            Ok(()) => self.decide(credentials, found.clone(), &watched, now).await,
-            Err(refused) => Err(refused),
-        };
-        if let (Ok(_), Some(plain), Some(digest)) = (&outcome, &found, digest)
-            && plain.second_factor.is_none()
+        let plain = self.find(&credentials.name).filter(|found| found.second_factor.is_none());
+        if let Some(plain) = plain
+            && let Some(digest) = self.digest(asked, &plain)
+            && self.verified.get(&digest, *now).is_some()
         {
-            self.verified.put(digest, (), now);
+            return Some(Ok(plain.proven(None)));
         }
-        match &outcome {
-            // It counts once the code is used up.
-            Ok(Proven { used: Some(_), .. }) => {}
-            Ok(_) => self.let_in(),
-            Err(refused) => self.counts.login(refused.result()),
-        }
-        outcome
+        let throttled = watched.iter().try_for_each(|who| self.patience.check(who, *now)).err()?;
+        Some(self.refused(throttled))
     }
 
-    /// The digest is of the hash too, so it can only be known for a user that exists with that hash.
-    fn digest(&self, credentials: &Credentials<'_>, found: Option<&LocalUser>) -> Option<Digest> {
-        let password = credentials.password.as_ref()?.reveal();
-        Some(self.verified.digest(&[credentials.name.as_bytes(), found?.hash.as_bytes(), password.as_bytes()]))
+    fn refused(&self, why: LoginError) -> Result<Proven, LoginError> {
+        self.counts.login(why.result());
+        Err(why)
     }
 
-    fn check_limits(&self, name: &str, watched: &[Watched], now: Timestamp) -> Result<(), LoginError> {
-        // Nothing is checked meanwhile: guesses find out nothing.
-        if let Some(retry_after_seconds) = self.lockouts.seconds_left(name, now) {
-            return Err(LoginError::Locked { retry_after_seconds });
-        }
-        watched.iter().try_for_each(|who| self.patience.check(who, now))
+    /// The digest is of the hash too, so it can only be known for a user that exists with that hash; and of the address, so that
+    /// guesses from elsewhere find out nothing.
+    fn digest(&self, asked: &Asked, found: &LocalUser) -> Option<Digest> {
+        let password = asked.credentials.password.as_ref()?.reveal();
+        let address = asked.address.map(|address| address.to_canonical().to_string()).unwrap_or_default();
+        let parts = [&asked.credentials.name, &found.hash, password, &address].map(str::as_bytes);
+        Some(self.verified.digest(&parts))
     }
 
-    /// Looks at the credentials, and remembers if they were wrong.
-    async fn decide(
-        &self,
-        credentials: &Credentials<'_>,
-        found: Option<LocalUser>,
-        watched: &[Watched],
-        now: Timestamp,
-    ) -> Result<Proven, LoginError> {
-        let (password, hash) = (credentials.password.clone(), found.as_ref().map(|found| found.hash.clone()));
-        let factor = found.as_ref().and_then(|found| found.second_factor.clone());
-        let code = match &credentials.code {
-            Code::Sent(code) => code.clone(),
-            Code::NotAsked => None,
+    /// Looks at the credentials, and remembers what came of it.
+    async fn decide(&self, asked: Asked, turn: Turn) -> Result<Proven, LoginError> {
+        let found = self.find(&asked.credentials.name);
+        let digest = found.as_ref().filter(|found| found.second_factor.is_none());
+        let digest = digest.and_then(|found| self.digest(&asked, found));
+        let Asked { credentials: Credentials { name, password, code }, watched, now, .. } = asked;
+        let (hash, factor) = (
+            found.as_ref().map(|found| found.hash.clone()),
+            found.as_ref().and_then(|found| found.second_factor.clone()),
+        );
+        let (is_asked, code) = match code {
+            Code::Sent(code) => (true, code),
+            Code::NotAsked => (false, None),
         };
         let has_code = code.is_some();
-        let checked = tokio::task::spawn_blocking(move || {
+        let checked = turn.work(move || {
             let is_right = is_right(password.as_ref(), hash);
             let used = code.filter(|_| is_right).and_then(|code| factor?.check(code.reveal(), now));
             (is_right, used)
@@ -184,24 +218,26 @@ impl Passwords {
         let (is_right, used) = checked.await.unwrap_or_default();
         let exists = found.is_some();
         let Some(found) = found.filter(|_| is_right) else {
-            self.failed(credentials.name, exists, watched, now);
-            return Err(wrong_password(credentials.name, exists));
+            self.failed(&name, exists, &watched, now);
+            return Err(wrong_password(&name, exists));
         };
-        match (&found.second_factor, &credentials.code, &used) {
+        match (&found.second_factor, is_asked, &used) {
             (None, ..) | (Some(_), _, Some(_)) => {
                 // Not the address's: a right password of one's own would hide guesses at others'.
                 self.patience.forget(&watched[0]);
             }
             // The password alone does not make up for codes that were wrong.
-            (Some(_), Code::NotAsked, None) => {}
-            (Some(_), Code::Sent(_), None) if !has_code => return Err(LoginError::CodeNeeded),
-            (Some(_), Code::Sent(_), None) => {
-                self.failed(credentials.name, exists, watched, now);
+            (Some(_), false, None) => {}
+            (Some(_), true, None) if !has_code => return Err(LoginError::CodeNeeded),
+            (Some(_), true, None) => {
+                self.failed(&name, exists, &watched, now);
                 return Err(LoginError::WrongCode);
             }
         }
-        let standing = found.standing();
-        Ok(Proven { user: found.user, used, standing })
+        if let Some(digest) = digest {
+            self.verified.put(digest, (), now);
+        }
+        Ok(found.proven(used))
     }
 
     pub(super) fn let_in(&self) {
@@ -273,3 +309,6 @@ pub(crate) fn secret_text(secret: &Value, key: &str) -> Option<String> {
 pub(super) fn groups(list: &str) -> Vec<String> {
     list.split(',').map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests;

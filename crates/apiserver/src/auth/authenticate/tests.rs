@@ -18,7 +18,7 @@ fn basic(user: &str, password: &str) -> HeaderMap {
     headers(&[("authorization", &format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}"))))])
 }
 
-fn secret(name: &str, secret_type: &str, data: &[(&str, &str)]) -> Value {
+pub(super) fn secret(name: &str, secret_type: &str, data: &[(&str, &str)]) -> Value {
     let mut secret = stored("Secret", USERS_NAMESPACE, name, &format!("uid-{name}"));
     secret["type"] = json!(secret_type);
     for (key, value) in data {
@@ -27,7 +27,7 @@ fn secret(name: &str, secret_type: &str, data: &[(&str, &str)]) -> Value {
     secret
 }
 
-fn user(name: &str, password: &str) -> Value {
+pub(super) fn user(name: &str, password: &str) -> Value {
     let hash = croft_pki::password::hash(password).unwrap();
     let data = [("username", name), ("password-hash", &hash), ("groups", "staff, admins")];
     secret(&format!("user-{name}"), "croft.io/user", &data)
@@ -227,45 +227,6 @@ async fn passwords_identify_and_change_at_once() {
 }
 
 #[tokio::test]
-async fn guessing_is_slowed_down_per_user() {
-    let cache = TestCache::new([user("ann", "secret"), user("bob", "other")]).await;
-    let passwords = Passwords::new(&cache, LoginLimits::default()).unwrap();
-    let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-    let login =
-        async |name: &str, password: &str, second| passwords.login(name, password.to_owned(), None, at(second)).await;
-    assert!(login("ann", "secret", 0).await.is_ok());
-    for guess in 0..5 {
-        assert!(matches!(login("ann", &format!("guess {guess}"), 0).await, Err(LoginError::Wrong(_))), "{guess}");
-    }
-    let throttled = |retry_after_seconds| Err(LoginError::Throttled { retry_after_seconds });
-    assert_eq!(login("ann", "guess", 0).await, throttled(1));
-    assert!(login("ann", "secret", 0).await.is_ok(), "whoever is in already is not locked out");
-    assert!(login("bob", "other", 0).await.is_ok(), "others are not affected");
-    assert!(matches!(login("ann", "guess", 1).await, Err(LoginError::Wrong(_))));
-    assert_eq!(login("ann", "guess", 1).await, throttled(2));
-    assert_eq!(login("ann", "guess", 2).await, throttled(1));
-    // Long enough for the first login to be forgotten too; the right password ends the wait.
-    assert!(login("ann", "secret", 100).await.is_ok());
-    assert!(matches!(login("ann", "guess", 100).await, Err(LoginError::Wrong(_))));
-}
-
-#[tokio::test]
-async fn a_name_is_locked_whether_it_is_somebodys_or_not() {
-    let cache = TestCache::new([user("ann", "secret")]).await;
-    let passwords = Passwords::new(&cache, LoginLimits { attempts: 3, ..LoginLimits::default() }).unwrap();
-    let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-    for name in ["ann", "nobody"] {
-        let login = async |password: &str, second| passwords.login(name, password.to_owned(), None, at(second)).await;
-        for guess in 0..3 {
-            assert!(matches!(login(&format!("guess {guess}"), 0).await, Err(LoginError::Wrong(_))), "{name} {guess}");
-        }
-        let locked = Err(LoginError::Locked { retry_after_seconds: 841 });
-        assert_eq!(login("secret", 60).await, locked, "{name}: not even with the right password");
-        assert_eq!(login("secret", 901).await.is_ok(), name == "ann");
-    }
-}
-
-#[tokio::test]
 async fn another_credential_of_the_request_does_not_make_up_for_one_that_has_ended() {
     let keys = Keys::new();
     let token = BearerToken::generate().unwrap();
@@ -312,13 +273,44 @@ async fn who_came_by_a_password_stays_until_it_changes_even_while_the_name_is_lo
 }
 
 #[tokio::test]
-async fn a_name_is_only_told_to_the_log_if_it_is_somebodys() {
-    let cache = TestCache::new([user("ann", "secret")]).await;
-    let passwords = Passwords::new(&cache, LoginLimits::default()).unwrap();
-    let refused = async |name: &str| match passwords.login(name, "wrong".to_owned(), None, Timestamp::now()).await {
-        Err(LoginError::Wrong(why)) => why,
-        other => panic!("{other:?}"),
+async fn while_what_was_revoked_cannot_be_read_only_what_is_new_is_good() {
+    let (keys, cache) = (Keys::new(), TestCache::new([secret("revoked-credentials", "croft.io/revoked", &[])]).await);
+    let authenticator = keys.authenticator(&cache);
+    let by = async |chain: &[CertificateDer<'static>]| {
+        authenticator.authenticate(&headers(&[]), Some(chain), None).await.is_ok()
     };
-    assert!(refused("ann").await.contains("ann"));
-    assert!(!refused("hunter2").await.contains("hunter2"));
+    let old = certificate(&keys, "ann", &[], Timestamp::now() - SignedDuration::from_mins(1));
+    assert!(by(&old).await);
+    cache.lose("core/secrets/kube-system/revoked-credentials").await;
+    assert!(!by(&old).await);
+    assert!(by(&certificate(&keys, "ann", &[], Timestamp::now())).await);
+    let now = Timestamp::now().as_second();
+    for (id, issued, refused) in [("a", Some(now - 60), true), ("a", None, true), ("a", Some(now + 1), false)] {
+        assert_eq!(authenticator.revoked.has_token(id, || issued), refused, "{issued:?}");
+    }
+    assert!(!authenticator.revoked.has_token("", || None), "without an id it was never in the list");
+    cache.delete("core/secrets/kube-system/revoked-credentials").await;
+    assert!(by(&old).await);
+}
+
+#[tokio::test]
+async fn a_token_ends_by_the_write_that_changes_the_password() {
+    let (one, two) = (BearerToken::generate().unwrap(), BearerToken::generate().unwrap());
+    let mut ann = user("ann", "secret");
+    let token = |token: &BearerToken, generation: &[(&str, &str)]| {
+        let mut secret = token_secret(token, "");
+        for (key, value) in [("account", "uid-user-ann"), ("kind", "session")].iter().chain(generation) {
+            secret["data"][*key] = json!(BASE64_STANDARD.encode(value));
+        }
+        secret
+    };
+    let cache = TestCache::new([ann.clone(), token(&one, &[]), token(&two, &[])]).await;
+    let authenticator = Keys::new().authenticator(&cache);
+    let good = |token: &BearerToken| authenticator.identify_token(token.reveal().reveal(), &[]).is_ok();
+    assert!(good(&one) && good(&two), "as an earlier release has made them");
+    validity::end_tokens(&mut ann, &format!("token-{}", two.id()));
+    cache.put(&ann).await;
+    assert!(!good(&one) && good(&two), "but for the one that it was changed with");
+    cache.put(&token(&one, &[("generation", "1")])).await;
+    assert!(good(&one));
 }
