@@ -37,6 +37,7 @@ mod print;
 pub mod protobuf;
 pub mod rbac;
 mod resource;
+pub mod runtime_class;
 mod schemas;
 mod shipped;
 pub mod snapshot;

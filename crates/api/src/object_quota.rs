@@ -7,7 +7,7 @@
 use croft_meta::Quantity;
 use serde_json::Value;
 
-use crate::view::{flag, has, list, map, strings, text};
+use crate::view::{flag, has, list, map, number, strings, text};
 use crate::{compute_quota, pod_quota};
 
 const CLASS: &str = ".storageclass.storage.k8s.io/";
@@ -104,17 +104,17 @@ fn class_of(claim: &Value) -> &str {
     legacy.and_then(Value::as_str).unwrap_or_else(|| text(claim, "spec.storageClassName"))
 }
 
+/// Every port is to have one, unless none are made up: then those count that are asked for.
 fn node_ports(service: &Value) -> i64 {
-    let ports = i64::try_from(list(service, "spec.ports").len()).unwrap_or(i64::MAX);
-    match text(service, "spec.type") {
-        "NodePort" => ports,
-        "LoadBalancer" => {
-            let allocates = !has(service, "spec.allocateLoadBalancerNodePorts")
-                || flag(service, "spec.allocateLoadBalancerNodePorts");
-            if allocates { ports } else { 0 }
-        }
+    let allocates =
+        !has(service, "spec.allocateLoadBalancerNodePorts") || flag(service, "spec.allocateLoadBalancerNodePorts");
+    let ports = list(service, "spec.ports").iter();
+    let count = match text(service, "spec.type") {
+        "LoadBalancer" if !allocates => ports.filter(|port| number(port, "nodePort") != 0).count(),
+        "NodePort" | "LoadBalancer" => ports.count(),
         _ => 0,
-    }
+    };
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Are machines, or objects that are no pods, what the quota's scopes are about? Machines run without end, and always ask
@@ -191,6 +191,8 @@ mod tests {
     fn objects_take_what_they_say() {
         let claim = json!({"spec": {"storageClassName": "gold", "resources": {"requests": {"storage": "2Gi"}}}});
         let service = json!({"spec": {"type": "LoadBalancer", "ports": [{"port": 1}, {"port": 2}]}});
+        let plain = json!({"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false,
+            "ports": [{"port": 1}, {"port": 2, "nodePort": 30_001}]}});
         let table = [
             ("requests.storage", &claim, 2 << 30),
             ("gold.storageclass.storage.k8s.io/requests.storage", &claim, 2 << 30),
@@ -199,6 +201,7 @@ mod tests {
             ("persistentvolumeclaims", &claim, 1),
             ("services.loadbalancers", &service, 1),
             ("services.nodeports", &service, 2),
+            ("services.nodeports", &plain, 1),
             ("services", &service, 1),
         ];
         for (key, object, wanted) in table {

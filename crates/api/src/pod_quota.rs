@@ -99,15 +99,9 @@ fn fits(pod: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
     }
 }
 
-/// No container asks for processors or memory.
+/// Nothing of it asks for processors or memory.
 fn is_best_effort(pod: &Value) -> bool {
-    let asks = |object: &Value| {
-        ["requests", "limits"].iter().any(|which| {
-            let amounts = pod_resources::of(object, which);
-            ["cpu", "memory"].iter().any(|name| amounts.get(*name).is_some_and(|amount| !amount.is_zero()))
-        })
-    };
-    !list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers")).chain(get(pod, "spec")).any(asks)
+    pod_resources::quality_of_service(pod) == "BestEffort"
 }
 
 fn looks_into_other_namespaces(pod: &Value) -> bool {

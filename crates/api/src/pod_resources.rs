@@ -5,10 +5,41 @@ use std::collections::BTreeMap;
 use croft_meta::Quantity;
 use serde_json::Value;
 
-use crate::view::{list, map, text};
+use crate::view::{get, list, map, text};
 
 /// Amounts by the names of resources.
 pub type Amounts = BTreeMap<String, Quantity>;
+
+/// The quality of service that a pod has by what it asks for, as upstream's `ComputePodQOS`: guaranteed if its limits of
+/// processors and memory are its requests too. What it says for all of its containers goes before what they say.
+pub fn quality_of_service(pod: &Value) -> &'static str {
+    let whole = get(pod, "spec").filter(|_| get(pod, "spec.resources").is_some_and(|said| !said.is_null()));
+    let asking: Vec<&Value> = match whole {
+        Some(whole) => vec![whole],
+        None => list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers")).collect(),
+    };
+    let (mut requests, mut limits, mut is_bounded) = (Amounts::new(), Amounts::new(), true);
+    for one in asking {
+        let [requested, limited] = ["requests", "limits"].map(|which| computing(one, which));
+        is_bounded &= limited.len() == OF_PODS.len();
+        add(&mut requests, &requested);
+        add(&mut limits, &limited);
+    }
+    if requests.is_empty() && limits.is_empty() {
+        "BestEffort"
+    } else if is_bounded && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// Processors and memory; nothing of something is as good as not said.
+fn computing(object: &Value, which: &str) -> Amounts {
+    let mut amounts = of(object, which);
+    amounts.retain(|name, amount| OF_PODS.contains(&name.as_str()) && !amount.is_zero());
+    amounts
+}
 
 /// What a pod can say for all of its containers.
 const OF_PODS: &[&str] = &["cpu", "memory"];
@@ -105,6 +136,39 @@ mod tests {
         ];
         for (spec, wanted) in table {
             assert_eq!(cpu(&json!({"spec": spec})), wanted, "{spec}");
+        }
+    }
+
+    #[test]
+    fn quality_of_service_follows_the_resources() {
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let (guaranteed, none) = (json!({"requests": both, "limits": both}), json!({"cpu": "0", "memory": 0}));
+        let of = |containers: &[&Value]| {
+            let containers: Vec<Value> = containers.iter().map(|resources| json!({"resources": resources})).collect();
+            json!({"containers": containers})
+        };
+        let whole = |resources: Value, containers: &[&Value]| {
+            let mut spec = of(containers);
+            spec["resources"] = resources;
+            spec
+        };
+        let table = [
+            (of(&[&json!({})]), "BestEffort"),
+            (of(&[&json!({"requests": none, "limits": none})]), "BestEffort"),
+            (of(&[&json!({"requests": {"example.com/gpu": 1}, "limits": {"example.com/gpu": 1}})]), "BestEffort"),
+            (of(&[&json!({"requests": {"cpu": "1"}})]), "Burstable"),
+            (of(&[&guaranteed]), "Guaranteed"),
+            (of(&[&json!({"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": both})]), "Guaranteed"),
+            (of(&[&json!({"requests": {"cpu": "0", "memory": "1Gi"}, "limits": both})]), "Burstable"),
+            (of(&[&json!({"requests": {"cpu": "0"}, "limits": {"cpu": "0", "memory": "1Gi"}})]), "Burstable"),
+            (of(&[&guaranteed, &json!({})]), "Burstable"),
+            (whole(json!({"requests": both, "limits": both}), &[&json!({}), &json!({})]), "Guaranteed"),
+            (whole(json!({"requests": {"cpu": "1"}}), &[&guaranteed]), "Burstable"),
+            (whole(json!({"requests": both}), &[&json!({})]), "Burstable"),
+            (whole(json!({"limits": none}), &[&guaranteed]), "BestEffort"),
+        ];
+        for (spec, class) in table {
+            assert_eq!(quality_of_service(&json!({"spec": spec})), class, "{spec}");
         }
     }
 

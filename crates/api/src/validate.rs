@@ -15,6 +15,7 @@ mod resources;
 mod service;
 mod signing_request;
 mod storage;
+mod sysctls;
 #[cfg(test)]
 mod tests;
 mod workload;

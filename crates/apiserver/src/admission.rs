@@ -3,6 +3,7 @@
 
 pub(crate) mod authorizer;
 pub(crate) mod conditions;
+mod pods;
 pub(crate) mod policy;
 pub(crate) mod quota;
 mod rules;
@@ -38,7 +39,10 @@ pub(crate) async fn admit_create(call: &Call, target: &Target, object: &mut Valu
             call.server.auth.tokens.fill_token_secret(object)?;
         }
         ("", "services") => services::allocate(call, object)?,
-        ("", "pods") => limit_range::fill(object, &limit_ranges(call, target)),
+        ("", "pods") => {
+            limit_range::fill(object, &limit_ranges(call, target));
+            pods::fill_overhead(call, object).await?;
+        }
         ("", "persistentvolumeclaims") => default_storage_class(call, object),
         ("harvesterhci.io", "settings") => web_tls::check(&call.server, object)?,
         ("rbac.authorization.k8s.io", _) => {

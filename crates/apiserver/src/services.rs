@@ -117,6 +117,10 @@ fn ports(service: &Value) -> impl Iterator<Item = &Value> {
     service.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten()
 }
 
+fn ports_mut(service: &mut Value) -> impl Iterator<Item = &mut Value> {
+    service.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten()
+}
+
 /// Gives a new Service its cluster address and node ports.
 pub(crate) fn allocate(call: &Call, service: &mut Value) -> Result<(), ApiError> {
     if !needs_ip(service) {
@@ -125,7 +129,7 @@ pub(crate) fn allocate(call: &Call, service: &mut Value) -> Result<(), ApiError>
     let taken = Taken::read(&call.server.cache, None);
     allocate_ip(service, &taken)?;
     if may_have_node_ports(service) {
-        allocate_node_ports(service, &taken)?;
+        allocate_node_ports(service, &taken, None)?;
     }
     Ok(())
 }
@@ -143,7 +147,7 @@ pub(crate) fn allocate_changed(call: &Call, service: &mut Value, old: &Value) ->
         allocate_ip(service, &taken)?;
     }
     if wants_ports {
-        allocate_node_ports(service, &taken)?;
+        allocate_node_ports(service, &taken, Some(old))?;
     }
     Ok(())
 }
@@ -160,9 +164,14 @@ fn may_have_node_ports(service: &Value) -> bool {
     matches!(kind(service), "NodePort" | "LoadBalancer")
 }
 
+/// 0 if it has none.
+fn node_port(port: &Value) -> i64 {
+    port.get("nodePort").and_then(Value::as_i64).unwrap_or_default()
+}
+
 /// One per port, 0 where there is none.
 fn node_ports(service: &Value) -> Vec<i64> {
-    ports(service).map(|port| port.get("nodePort").and_then(Value::as_i64).unwrap_or_default()).collect()
+    ports(service).map(node_port).collect()
 }
 
 fn allocate_ip(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
@@ -251,14 +260,13 @@ fn free_ip(taken: &Taken) -> Result<String, ApiError> {
         .ok_or_else(|| ApiError::internal("failed to allocate a serviceIP: range is full"))
 }
 
-fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiError> {
-    if service.pointer("/spec/allocateLoadBalancerNodePorts") == Some(&json!(false)) {
-        return Ok(());
-    }
+/// Checks the node ports that are asked for, beyond those that it held, and gives one to each port that is to have one.
+fn allocate_node_ports(service: &mut Value, taken: &Taken, old: Option<&Value>) -> Result<(), ApiError> {
+    let held = old.map(node_ports).unwrap_or_default();
     let mut used = taken.node_ports.clone();
     for (index, port) in node_ports(service).into_iter().enumerate().filter(|(_, port)| *port != 0) {
         let path = FieldPath::new("spec.ports").index(index).child("nodePort");
-        if !NODE_PORTS.contains(&port) {
+        if !NODE_PORTS.contains(&port) && !held.contains(&port) {
             let why = "provided port is not in the valid range. The range of valid ports is 30000-32767";
             return Err(invalid(service, FieldError::invalid(&path, port, why)));
         }
@@ -267,18 +275,26 @@ fn allocate_node_ports(service: &mut Value, taken: &Taken) -> Result<(), ApiErro
         }
         used.insert(port);
     }
+    // Then none is made up; those that are asked for are taken like any other.
+    if service.pointer("/spec/allocateLoadBalancerNodePorts") == Some(&json!(false)) {
+        return Ok(());
+    }
     let mut random = [0; 2];
     getrandom::fill(&mut random).map_err(ApiError::internal)?;
     let count = NODE_PORTS.end() - NODE_PORTS.start() + 1;
     let start = i64::from(u16::from_be_bytes(random)) % count;
     let mut free = (0..count).map(|step| NODE_PORTS.start() + (start + step) % count);
-    let Some(list) = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut) else { return Ok(()) };
-    for port in list.iter_mut().filter(|p| p.get("nodePort").and_then(Value::as_i64).unwrap_or_default() == 0) {
-        let Some(found) = free.find(|candidate| !used.contains(candidate)) else {
+    let mut given: Vec<Value> = ports(service).filter(|port| node_port(port) != 0).cloned().collect();
+    for port in ports_mut(service).filter(|port| node_port(port) == 0) {
+        // Upstream has the protocols of one port share a node port in a new Service, and not in a changed one.
+        let is_twin = |other: &&Value| other["port"] == port["port"] && other["protocol"] != port["protocol"];
+        let shared = given.iter().find(is_twin).filter(|_| old.is_none()).map(node_port);
+        let Some(found) = shared.or_else(|| free.find(|candidate| !used.contains(candidate))) else {
             return Err(ApiError::internal("failed to allocate a nodePort: range is full"));
         };
         used.insert(found);
         port["nodePort"] = json!(found);
+        given.push(port.clone());
     }
     Ok(())
 }
@@ -326,6 +342,38 @@ mod tests {
         let paths = ["a", "b", "c", "d"].map(|name| format!("{SERVICES}/{name}"));
         let answers = join_all(paths.iter().map(|path| server.send("PATCH", path, &patch))).await;
         assert_eq!(answers.iter().filter(|(code, _)| *code == 200).count(), 1, "{answers:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn node_ports_are_checked_where_none_are_made_up_and_shared_by_protocols() {
+        let server = TestServer::start().await;
+        let balancer = |name: &str, node_port: i64| {
+            json!({"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false,
+                "ports": [{"name": "a", "port": 80, "nodePort": node_port}, {"name": "b", "port": 81}]}})
+        };
+        let made = server.post(SERVICES, &balancer("first", 30_500)).await;
+        assert_eq!(made["spec"]["ports"][1].get("nodePort"), None, "{made}");
+        let refusals = [
+            (22, "not in the valid range"),
+            (-1, "valid range"),
+            (70_000, "valid range"),
+            (30_500, "already allocated"),
+        ];
+        for (port, why) in refusals {
+            let (code, status) = server.send("POST", SERVICES, &balancer("second", port)).await;
+            assert!(code == 422 && status.to_string().contains(why), "{status}");
+            let change = json!({"spec": {"ports": [{"port": 80, "nodePort": port}]}});
+            server.post(SERVICES, &balancer("second", 30_600)).await;
+            let (code, status) = server.send("PATCH", &format!("{SERVICES}/second"), &change).await;
+            assert!(code == 422 && status.to_string().contains(why), "{status}");
+            server.send("DELETE", &format!("{SERVICES}/second"), &Value::Null).await;
+        }
+        let port = |name: &str, protocol: &str, port: u16| json!({"name": name, "protocol": protocol, "port": port});
+        let ports = [port("web", "TCP", 80), port("dns", "TCP", 53), port("dns-udp", "UDP", 53)];
+        let dns = json!({"metadata": {"name": "dns"}, "spec": {"type": "NodePort", "ports": ports}});
+        let dns = server.post(SERVICES, &dns).await;
+        let [web, tcp, udp] = [0, 1, 2].map(|index| &dns["spec"]["ports"][index]["nodePort"]);
+        assert!(tcp == udp && web != tcp, "{dns}");
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,14 @@
 //! Subresources beyond the object itself, and the kinds that are answered rather than stored.
 
+mod eviction;
+
 use croft_meta::{ApiError, Gvk, object};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
 use crate::call::{Call, Target};
-use crate::options::{DeleteOptions, WriteKind, WriteOptions};
+use crate::options::{WriteKind, WriteOptions};
 use crate::pipeline::{not_allowed, written};
 use crate::verbs::reviewed;
 use crate::verbs::update::{Candidate, change};
@@ -30,7 +32,7 @@ pub(crate) async fn answer(call: &Call, target: &Target) -> Result<Answer, ApiEr
         ("scale", "update") => Ok(answer::json(200, &verbs::scale::update(call, target).await?)),
         ("scale", _) => Ok(answer::json(200, &verbs::scale::patch(call, target).await?)),
         ("token", _) => token(call, target).await,
-        ("eviction", _) => evict(call, target).await,
+        ("eviction", _) => eviction::evict(call, target).await,
         ("binding", _) => bind(call, target, target).await,
         ("finalize", _) => finalize(call, target).await,
         (_, "get") => {
@@ -97,22 +99,6 @@ fn component_status(call: &Call, target: &Target) -> Result<Answer, ApiError> {
     status["kind"] = json!(target.served.kind());
     status["apiVersion"] = json!("v1");
     Ok(answer::json(200, &status))
-}
-
-/// Asks for a pod to go, politely. No disruption budget stands in the way of a pod that nothing runs.
-async fn evict(call: &Call, target: &Target) -> Result<Answer, ApiError> {
-    let eviction = decode::parse(&call.body, call.content_type())?.object;
-    let is_dry_run = delete_options(call, &eviction)?.dry_run;
-    let is_this_pod = |eviction: &mut Value| is_named(target, "Eviction", eviction);
-    let eviction = reviewed::action(call, target, is_dry_run, eviction, is_this_pod).await?;
-    let pod = Target { subresource: String::new(), ..target.clone() };
-    let options = delete_options(call, &eviction)?;
-    verbs::delete::delete_one(&Call::already_admitted(call, &pod), &pod, &options).await?;
-    Ok(answer::json(201, &success()))
-}
-
-fn delete_options(call: &Call, eviction: &Value) -> Result<DeleteOptions, ApiError> {
-    DeleteOptions::parse(&call.query, eviction.get("deleteOptions").filter(|o| !o.is_null()).cloned())
 }
 
 fn is_named(target: &Target, kind: &str, object: &Value) -> Result<(), ApiError> {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::service;
 use crate::go_json;
+use crate::pod_resources;
 use crate::view::{flag, get, has, list, map_mut, remove, restore, set, text};
 
 type Create = fn(&mut Value);
@@ -59,7 +60,7 @@ pub(super) fn keep_status(v: &mut Value, old: &Value) {
 }
 
 fn create_pod(v: &mut Value) {
-    let class = quality_of_service(v);
+    let class = pod_resources::quality_of_service(v);
     set(v, "status", json!({"phase": "Pending", "qosClass": class}));
     if !list(v, "spec.schedulingGates").is_empty() {
         let condition = json!({
@@ -73,25 +74,6 @@ fn create_pod(v: &mut Value) {
         }
     }
     go_json::canonicalise(v);
-}
-
-/// Guaranteed: every container has equal limits and requests for both cpu and memory.
-fn quality_of_service(pod: &Value) -> &'static str {
-    let containers = list(pod, "spec.containers").iter().chain(list(pod, "spec.initContainers"));
-    let (mut any, mut all_equal) = (false, true);
-    for container in containers {
-        for resource in ["cpu", "memory"] {
-            let limit = get(container, &format!("resources.limits.{resource}"));
-            let request = get(container, &format!("resources.requests.{resource}"));
-            any |= limit.is_some() || request.is_some();
-            all_equal &= limit.is_some() && limit == request;
-        }
-    }
-    match (any, all_equal) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
 }
 
 /// A namespace is held until its content is gone.
@@ -243,19 +225,6 @@ mod tests {
         create_namespace(&mut object);
         assert_eq!(object["spec"]["finalizers"], json!(["kubernetes"]));
         assert_eq!(object["status"], json!({"phase": "Active"}));
-    }
-
-    #[test]
-    fn quality_of_service_follows_the_resources() {
-        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
-        let both = json!({"cpu": "1", "memory": "1Gi"});
-        for (resources, class) in [
-            (json!({}), "BestEffort"),
-            (json!({"requests": {"cpu": "1"}}), "Burstable"),
-            (json!({"requests": both, "limits": both}), "Guaranteed"),
-        ] {
-            assert_eq!(quality_of_service(&pod(resources)), class);
-        }
     }
 
     #[test]

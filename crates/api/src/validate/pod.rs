@@ -9,6 +9,7 @@ use super::checks::{
     named, not_negative, not_negative_quantity, one_of, port, port_name, port_or_name, protocol, quantity,
     quantity_text, required, required_name,
 };
+use super::sysctls;
 use crate::view::{flag, get, has, int, list, list_mut, map, number, remove, restore, text};
 
 pub(super) fn validate(pod: &Value) -> FieldErrors {
@@ -123,6 +124,7 @@ pub(super) fn spec(errors: &mut FieldErrors, spec: &Value, path: &FieldPath) {
     if let Some(selector) = get(spec, "nodeSelector") {
         errors.extend(names::validate_labels(selector, &path.child("nodeSelector")));
     }
+    sysctls::validate(errors, list(spec, "securityContext.sysctls"), &path.child("securityContext").child("sysctls"));
     for (field, rule) in [
         ("serviceAccountName", names::is_dns1123_subdomain as fn(&str) -> Vec<String>),
         ("nodeName", names::is_dns1123_subdomain),
