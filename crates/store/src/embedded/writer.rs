@@ -213,7 +213,6 @@ impl Writer {
         self.pause = None;
         let busy = self.shared.queue.has_waiting();
         if let Err(err) = self.sweep_step(if busy { SWEEP_BUSY } else { SWEEP_IDLE }) {
-            self.roll_back();
             let failure = self.shared.health.failed(&err);
             self.shared.shrunk(|| Err(failure.error()));
             self.pause = Some(Instant::now() + RETRY);
@@ -252,7 +251,13 @@ impl Writer {
     fn sweep_step(&mut self, budget: Duration) -> rusqlite::Result<()> {
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         let result = self.sweep_unflushed(budget);
-        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        if result.is_err() {
+            // Damage leaves the transaction open, and within one nothing can be said of flushing.
+            self.roll_back();
+        }
+        if let Err(err) = self.connection.pragma_update(None, "synchronous", "FULL") {
+            self.shared.health.unflushed(&err);
+        }
         result
     }
 
@@ -307,3 +312,6 @@ impl Drop for CloseOnDrop {
         self.0.watchers.close();
     }
 }
+
+#[cfg(test)]
+mod tests;
