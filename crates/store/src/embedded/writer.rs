@@ -120,9 +120,9 @@ impl Writer {
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for queued in batch {
             let outcome = apply::apply(&self.connection, &queued.command, revision)?;
-            applied.outcomes.push(outcome.map(|(outcome, change)| {
-                revision = change.as_ref().map_or(revision, |change| change.revision);
-                applied.changes.extend(change);
+            applied.outcomes.push(outcome.map(|(outcome, changes)| {
+                revision = changes.last().map_or(revision, |change| change.revision);
+                applied.changes.extend(changes);
                 outcome
             }));
         }
@@ -187,6 +187,11 @@ impl Writer {
         }
         for lease in self.shared.leases.ended(now) {
             self.commit(vec![Queued::own(Command::Revoke(lease))]);
+            if self.shared.queue.has_waiting() {
+                // The others are next.
+                self.next_expiry = Some(now);
+                return;
+            }
         }
         // One that could not be ended is still there, and past its end.
         self.next_expiry = self.shared.leases.next_end().map(|next| if next <= now { now + RETRY } else { next });

@@ -33,7 +33,7 @@ fn break_page(dir: &Path) {
 /// One that no writer of ours makes.
 fn break_row(dir: &Path) {
     let connection = rusqlite::Connection::open(dir.join(schema::FILE)).unwrap();
-    let changed = connection.execute("UPDATE log SET key = 5 WHERE id = ?1", [schema::row_id(Revision(4), 0)]);
+    let changed = connection.execute("UPDATE log SET key = 5 WHERE id = ?1", [schema::row_id(Revision(4), 0).unwrap()]);
     assert_eq!(changed.unwrap(), 1);
 }
 
