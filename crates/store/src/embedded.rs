@@ -151,6 +151,17 @@ fn make_dir(dir: &Path) -> Result<()> {
 impl Embedded {
     /// Opens the store in `dir`, making both if need be. Blocks for as long as the write-ahead log takes to read.
     pub fn open(dir: &Path, options: EmbeddedOptions) -> Result<Arc<Self>> {
+        let writer = Self::prepare(dir, options)?;
+        let shared = Arc::clone(&writer.shared);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(|err| Error::Engine { context: "cannot start a thread".to_owned(), source: err.into() })?;
+        Ok(Arc::new(Self { shared, writer: Arc::new(Mutex::new(Some(thread))) }))
+    }
+
+    /// All but the thread.
+    fn prepare(dir: &Path, options: EmbeddedOptions) -> Result<Writer> {
         make_dir(dir)?;
         let lock = DirLock::take(dir)?;
         moved::refuse_moved(dir)?;
@@ -185,9 +196,9 @@ impl Embedded {
             last_compaction: Mutex::default(),
             path,
         });
-        let writer = Writer {
+        Ok(Writer {
             checkpointer: checkpoint::Checkpointer::start(Arc::clone(&shared), &shared.path)?,
-            shared: Arc::clone(&shared),
+            shared,
             connection,
             revision,
             sweeper: Sweeper::new(swept, compacted),
@@ -198,12 +209,7 @@ impl Embedded {
             vacuuming: false,
             busy_log: 0,
             _lock: lock,
-        };
-        let thread = std::thread::Builder::new()
-            .name("store-writer".to_owned())
-            .spawn(move || writer.run())
-            .map_err(|err| Error::Engine { context: "cannot start a thread".to_owned(), source: err.into() })?;
-        Ok(Arc::new(Self { shared, writer: Arc::new(Mutex::new(Some(thread))) }))
+        })
     }
 
     /// Writes a copy of the newest state and its history to `path`, which must not exist. Writers are not held up.

@@ -97,6 +97,8 @@ pub struct Etcd {
     trusts_progress: bool,
     /// Whether this is no more than one of the servers that the gate is for.
     minds_gate: bool,
+    /// When the base was set that we count from.
+    base_set: i64,
     /// Of the members, in their order.
     endpoints: Vec<String>,
     heard: Mutex<maintenance::Heard>,
@@ -151,13 +153,15 @@ impl Etcd {
             counters: Counters::default(),
             trusts_progress,
             minds_gate,
+            base_set: 0,
             endpoints: options.endpoints.clone(),
             heard: Mutex::default(),
             last_compaction: Mutex::default(),
             compacted: AtomicU64::default(),
             defragmenting: tokio::sync::Mutex::default(),
         };
-        let base = etcd.stored_base().await?;
+        let (base, base_set) = etcd.stored_base().await?;
+        etcd.base_set = base_set;
         etcd.keys = Arc::new(Keys::new(&options.prefix).with_base(base));
         let etcd = Arc::new(etcd);
         let revision = etcd.newest().await?;
@@ -312,7 +316,7 @@ impl Etcd {
         })?;
         let revision = self.header_revision(response.header);
         if !response.succeeded {
-            if let Some(error) = Self::stopped_by_gate(&response) {
+            if let Some(error) = self.stopped_by_gate(&response) {
                 return Err(error);
             }
             Counters::add(&self.counters.conflicts, 1);

@@ -188,7 +188,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     }
     fn lease_grant(&self, ttl: Duration) -> BoxFuture<'_, Result<LeaseId>>;
     fn lease_keep_alive(&self, lease: LeaseId) -> BoxFuture<'_, Result<Duration>>;
-    /// Deletes the lease's keys in one transaction.
+    /// Deletes the lease's keys, all of them or none; very many of them one transaction after the other.
     fn lease_revoke(&self, lease: LeaseId) -> BoxFuture<'_, Result<()>>;
     /// Flushes and closes; later calls fail with [`Error::Unavailable`].
     fn close(&self) -> BoxFuture<'_, Result<()>>;

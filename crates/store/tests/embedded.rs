@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use croft_meta::Revision;
-use croft_store::{Embedded, EmbeddedOptions, Error, Op, Range, Retention, Store, Txn, TxnResult};
+use croft_store::{Embedded, EmbeddedOptions, Error, Op, Range, Retention, Store, Txn, TxnResult, WatchItem};
 use futures::StreamExt;
 
 fn options() -> EmbeddedOptions {
@@ -82,6 +82,33 @@ async fn a_lease_ends_after_a_restart_too() {
     assert!(stream.next().await.unwrap().is_ok());
     let next = store.lease_grant(Duration::from_mins(1)).await.unwrap();
     assert_ne!(next, lease, "a lease's number is not used again");
+}
+
+#[tokio::test]
+async fn a_lease_ends_however_many_keys_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let lease = store.lease_grant(Duration::from_hours(1)).await.unwrap();
+    // More than there is room for in one revision.
+    for batch in 0..17 {
+        let key = |n| format!("k/{batch:02}/{n:04}");
+        let ops = (0..4000).map(|n| Op::Put { key: key(n), value: Bytes::new(), lease: Some(lease) }).collect();
+        store.txn(Txn { compare: vec![], ops }).await.unwrap();
+    }
+    let before = store.revision().await.unwrap();
+    let mut stream = store.watch("k/", before).await.unwrap();
+    store.lease_revoke(lease).await.unwrap();
+    assert!(store.range(Range::default()).await.unwrap().records.is_empty());
+    assert!(matches!(store.lease_keep_alive(lease).await, Err(Error::NoSuchLease(_))));
+    let (mut deleted, mut last) = (0, before);
+    while deleted < 17 * 4000 {
+        let WatchItem::Events(events) = stream.next().await.unwrap().unwrap() else { continue };
+        assert!(events.iter().all(|event| event.value.is_none() && event.revision == last.next()), "after {last}");
+        deleted += events.len();
+        last = last.next();
+    }
+    assert_eq!((deleted, store.revision().await.unwrap()), (17 * 4000, last));
+    put(&store, "k", "1").await;
 }
 
 #[tokio::test]

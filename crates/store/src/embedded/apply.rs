@@ -14,24 +14,23 @@ use super::schema::{self, COMPACTED, SCRUB};
 use super::watch::Change;
 use crate::{Compare, Error, Event, LeaseId, Op, Result, Txn, TxnResult};
 
+/// Deletions in one revision; a row has room for the position of 16 times as many.
+const TOGETHER: usize = 4096;
+
 /// The outer error spoils the whole commit, the inner one only this command.
 pub(super) type Applied<T> = rusqlite::Result<Result<T>>;
 
-/// Applies one command to the state at `current`.
-pub(super) fn apply(
-    connection: &Connection,
-    command: &Command,
-    current: Revision,
-) -> Applied<(Outcome, Option<Change>)> {
+/// Applies one command to the state at `current`. Each change has a revision of its own, the next one.
+pub(super) fn apply(connection: &Connection, command: &Command, current: Revision) -> Applied<(Outcome, Vec<Change>)> {
     let unchanged = Outcome { result: TxnResult::Committed(current), lease: None };
     match command {
         Command::Txn(txn) => transaction(connection, txn, current),
-        Command::Grant(ttl) => Ok(Ok((Outcome { lease: Some(grant(connection, *ttl)?), ..unchanged }, None))),
+        Command::Grant(ttl) => Ok(Ok((Outcome { lease: Some(grant(connection, *ttl)?), ..unchanged }, Vec::new()))),
         Command::Revoke(lease) => revoke(connection, *lease, current),
-        Command::Compact(revision) => Ok(compact(connection, *revision, current)?.map(|()| (unchanged, None))),
+        Command::Compact(revision) => Ok(compact(connection, *revision, current)?.map(|()| (unchanged, Vec::new()))),
         Command::PlanScrub => {
             schema::set_mark(connection, SCRUB, current.next())?;
-            Ok(Ok((unchanged, None)))
+            Ok(Ok((unchanged, Vec::new())))
         }
     }
 }
@@ -55,10 +54,10 @@ fn holds(connection: &Connection, compare: &Compare) -> rusqlite::Result<bool> {
     Ok(found.map_or(Revision::ZERO, |newest| newest.revision) == compare.revision)
 }
 
-fn transaction(connection: &Connection, txn: &Txn, current: Revision) -> Applied<(Outcome, Option<Change>)> {
+fn transaction(connection: &Connection, txn: &Txn, current: Revision) -> Applied<(Outcome, Vec<Change>)> {
     for compare in &txn.compare {
         if !holds(connection, compare)? {
-            return Ok(Ok((Outcome { result: TxnResult::Conflict(current), lease: None }, None)));
+            return Ok(Ok((Outcome { result: TxnResult::Conflict(current), lease: None }, Vec::new())));
         }
     }
     for op in &txn.ops {
@@ -75,7 +74,13 @@ fn transaction(connection: &Connection, txn: &Txn, current: Revision) -> Applied
             Op::Delete { key } => log.delete(key)?,
         }
     }
-    Ok(Ok(log.finish()))
+    Ok(Ok(outcome(log.finish().into_iter().collect(), current)))
+}
+
+/// A transaction that changed nothing takes no revision.
+fn outcome(changes: Vec<Change>, current: Revision) -> (Outcome, Vec<Change>) {
+    let revision = changes.last().map_or(current, |change| change.revision);
+    (Outcome { result: TxnResult::Committed(revision), lease: None }, changes)
 }
 
 fn lease_exists(connection: &Connection, lease: LeaseId) -> rusqlite::Result<bool> {
@@ -88,17 +93,23 @@ pub(super) fn grant(connection: &Connection, ttl: Duration) -> rusqlite::Result<
     Ok(LeaseId(connection.last_insert_rowid()))
 }
 
-/// Ends a lease and deletes the keys whose newest version is attached to it.
-fn revoke(connection: &Connection, lease: LeaseId, current: Revision) -> Applied<(Outcome, Option<Change>)> {
+/// Ends a lease and deletes the keys whose newest version is attached to it: all in one commit, and if they are very many, one
+/// revision after the other.
+fn revoke(connection: &Connection, lease: LeaseId, current: Revision) -> Applied<(Outcome, Vec<Change>)> {
     if !lease_exists(connection, lease)? {
         return Ok(Err(Error::NoSuchLease(lease)));
     }
-    let mut log = Log { connection, current, events: Vec::new() };
-    for key in attached(connection, lease)? {
-        log.delete(&key)?;
+    let mut changes: Vec<Change> = Vec::new();
+    for keys in attached(connection, lease)?.chunks(TOGETHER) {
+        let current = changes.last().map_or(current, |change| change.revision);
+        let mut log = Log { connection, current, events: Vec::with_capacity(keys.len()) };
+        for key in keys {
+            log.delete(key)?;
+        }
+        changes.extend(log.finish());
     }
     connection.prepare_cached("DELETE FROM lease WHERE id = ?1")?.execute([lease.0])?;
-    Ok(Ok(log.finish()))
+    Ok(Ok(outcome(changes, current)))
 }
 
 fn attached(connection: &Connection, lease: LeaseId) -> rusqlite::Result<Vec<String>> {
@@ -141,7 +152,7 @@ impl Log<'_> {
             .connection
             .prepare_cached("INSERT INTO log (id, key, value, lease, sum) VALUES (?1, ?2, ?3, ?4, ?5)")?;
         statement.execute((
-            schema::row_id(revision, self.events.len()),
+            schema::row_id(revision, self.events.len())?,
             key.as_bytes(),
             bytes,
             lease.map(|lease| lease.0),
@@ -158,11 +169,8 @@ impl Log<'_> {
         }
     }
 
-    /// A transaction that changed nothing takes no revision.
-    fn finish(self) -> (Outcome, Option<Change>) {
-        let changed = !self.events.is_empty();
-        let revision = if changed { self.current.next() } else { self.current };
-        let outcome = Outcome { result: TxnResult::Committed(revision), lease: None };
-        (outcome, changed.then_some(Change { revision, events: self.events }))
+    fn finish(self) -> Option<Change> {
+        let revision = self.current.next();
+        (!self.events.is_empty()).then_some(Change { revision, events: self.events })
     }
 }

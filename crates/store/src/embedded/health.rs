@@ -49,8 +49,22 @@ impl Health {
     /// A write failed: decides whether the engine goes on, and returns what to tell each caller.
     pub(super) fn failed(&self, err: &rusqlite::Error) -> Failure {
         let Some(fault) = self.classify(err) else {
+            tracing::error!(error = %err, "the store's file could not be worked on");
             return Failure { read_only: None, text: err.to_string() };
         };
+        self.found(fault)
+    }
+
+    /// Commits would be acknowledged that a power cut takes back.
+    pub(super) fn unflushed(&self, err: &rusqlite::Error) {
+        let reason = format!(
+            "writes to {} can no longer be flushed to its disk ({err}); restart the server",
+            self.database.display()
+        );
+        self.found(Fault { reason, passing: false, is_damage: false });
+    }
+
+    fn found(&self, fault: Fault) -> Failure {
         let mut current = self.fault.lock();
         // What does not mend itself is not made up for by what does.
         if let Some(lasting) = current.as_ref().filter(|old| !old.passing && fault.passing) {
@@ -70,6 +84,9 @@ impl Health {
             passing: true,
             is_damage: false,
         };
+        if is_damage(err) {
+            return Some(self.damage(&err.to_string()));
+        }
         match err.sqlite_error_code()? {
             _ if is_disk_full(&self.database, err) => Some(full()),
             ErrorCode::SystemIoFailure => Some(Fault {
@@ -85,14 +102,13 @@ impl Health {
                 passing: true,
                 is_damage: false,
             }),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Some(self.damage(&err.to_string())),
             _ => None,
         }
     }
 
     /// Damage found by a reader stops the writer too: it could only spread.
     pub(super) fn read_failed(&self, err: &rusqlite::Error) -> Error {
-        if matches!(err.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
+        if is_damage(err) {
             return self.damaged(&err.to_string());
         }
         Error::Engine { context: "cannot read from the database".to_owned(), source: err.to_string().into() }
@@ -137,6 +153,15 @@ impl Failure {
             Some(reason) => Error::ReadOnly { reason: reason.clone() },
             None => Error::Engine { context: "cannot commit".to_owned(), source: self.text.clone().into() },
         }
+    }
+}
+
+/// Pages that make no sense, or a column that holds what was never written there.
+fn is_damage(err: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType};
+    match err {
+        InvalidColumnType(..) | FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) => true,
+        _ => matches!(err.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)),
     }
 }
 

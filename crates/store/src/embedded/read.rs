@@ -98,17 +98,19 @@ async fn snapshot<T: Send + 'static>(
 }
 
 pub(super) async fn get(shared: Arc<Shared>, key: String) -> Result<Option<Record>> {
-    snapshot(shared, move |connection, newest| {
-        // A commit that is in the file but not published yet is left out, so that no answer is ahead of `revision`.
-        let mut statement = connection.prepare_cached(
-            "SELECT id, key, value, sum FROM log WHERE key = ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1",
-        )?;
-        let mut rows = statement.query((key.as_bytes(), schema::last_row(newest)))?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let version = read_version(row)?;
-        Ok(version.value.map(|value| Record { key, value, revision: version.revision }))
-    })
-    .await
+    snapshot(shared, move |connection, newest| get_at(connection, &key, newest)).await
+}
+
+fn get_at(connection: &Connection, key: &str, newest: Revision) -> Result<Option<Record>, ReadError> {
+    // A commit that is in the file but not published yet is left out, so that no answer is ahead of `revision`; unless what was
+    // before it is forgotten already, and its rows are gone.
+    let newest = newest.max(schema::mark(connection, COMPACTED)?);
+    let mut statement = connection
+        .prepare_cached("SELECT id, key, value, sum FROM log WHERE key = ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1")?;
+    let mut rows = statement.query((key.as_bytes(), schema::last_row(newest)))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let version = read_version(row)?;
+    Ok(version.value.map(|value| Record { key: version.key, value, revision: version.revision }))
 }
 
 pub(super) async fn range(shared: Arc<Shared>, range: Range) -> Result<RangeResult> {
@@ -243,4 +245,26 @@ fn read_version(row: &Row<'_>) -> Result<Version, ReadError> {
     }
     let key = std::str::from_utf8(key).map_err(|_| ReadError::BadRow(id))?;
     Ok(Version { key: key.to_owned(), revision: schema::revision_of(id), value: value.map(Bytes::copy_from_slice) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Embedded, EmbeddedOptions, History, Op, Store, Txn};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_key_is_found_though_its_past_was_forgotten_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let store =
+            Embedded::open(dir.path(), EmbeddedOptions { retention: None, ..EmbeddedOptions::default() }).unwrap();
+        for value in ["1", "2"] {
+            let op = Op::Put { key: "k".to_owned(), value: value.into(), lease: None };
+            store.txn(Txn { compare: vec![], ops: vec![op] }).await.unwrap();
+        }
+        store.defragment(History::Forgotten).await.unwrap();
+        // Who read the revision before the second write, and the file after its past was swept.
+        let connection = store.shared.readers.take().unwrap();
+        let found = get_at(&connection, "k", Revision(1)).unwrap().expect("it was there all the time");
+        assert_eq!((found.value.as_ref(), found.revision), (&b"2"[..], Revision(2)));
+    }
 }

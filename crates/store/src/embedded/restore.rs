@@ -112,6 +112,7 @@ impl Restoring {
         let position = self.positions.entry(record.revision).or_default();
         let row = schema::row_id(record.revision, *position);
         *position += 1;
+        let row = row.map_err(|error| self.failed(&error))?;
         let (key, value) = (record.key.as_bytes(), record.value.as_ref());
         let add = || -> rusqlite::Result<()> {
             let sql = "INSERT INTO log (id, key, value, lease, sum) VALUES (?1, ?2, ?3, ?4, ?5)";

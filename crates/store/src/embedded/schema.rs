@@ -40,11 +40,19 @@ pub(super) const SWEPT: &str = "swept";
 /// There when the file is to be written anew. Its revision says since when, and matters to nobody.
 pub(super) const SCRUB: &str = "scrub";
 
-/// The row of the `position`th change of a transaction.
-pub(super) fn row_id(revision: Revision, position: usize) -> i64 {
-    // Revisions fit in 47 bits (a million commits a second for four years) and positions are bounded by the limits.
+/// The row of the `position`th change of a transaction. More than there is room for would be rows of others.
+pub(super) fn row_id(revision: Revision, position: usize) -> rusqlite::Result<i64> {
+    let position = i64::try_from(position).ok().filter(|position| *position <= last_position());
+    let position = position.ok_or_else(|| {
+        let changes = format!("more than {} changes in revision {revision}", last_position() + 1);
+        rusqlite::Error::ToSqlConversionFailure(changes.into())
+    })?;
+    Ok(first_row(revision) | position)
+}
+
+fn first_row(revision: Revision) -> i64 {
+    // Revisions fit in 47 bits: a million commits a second for four years.
     i64::try_from(revision.0 << POSITION_BITS).unwrap_or(i64::MAX)
-        | i64::try_from(position).unwrap_or(i64::MAX) & last_position()
 }
 
 fn last_position() -> i64 {
@@ -53,7 +61,7 @@ fn last_position() -> i64 {
 
 /// The last row that `revision` can have.
 pub(super) fn last_row(revision: Revision) -> i64 {
-    row_id(revision, 0) | last_position()
+    first_row(revision) | last_position()
 }
 
 pub(super) fn revision_of(row: i64) -> Revision {
@@ -201,13 +209,15 @@ mod tests {
     #[test]
     fn row_numbers_carry_the_revision_and_keep_the_order() {
         let rows = [(1, 0), (1, 1), (1, 65_535), (2, 0), (1 << 46, 3)];
-        let ids: Vec<i64> = rows.iter().map(|(revision, at)| row_id(Revision(*revision), *at)).collect();
+        let ids: Vec<i64> = rows.iter().map(|(revision, at)| row_id(Revision(*revision), *at).unwrap()).collect();
         assert!(ids.is_sorted(), "{ids:?}");
         for ((revision, _), id) in rows.iter().zip(&ids) {
             assert_eq!(revision_of(*id), Revision(*revision));
             assert!(*id <= last_row(Revision(*revision)));
         }
-        assert!(last_row(Revision(1)) < row_id(Revision(2), 0));
+        assert!(last_row(Revision(1)) < row_id(Revision(2), 0).unwrap());
+        let refused = row_id(Revision(1), 65_536).unwrap_err();
+        assert!(refused.to_string().contains("more than 65536 changes in revision 1"), "{refused}");
     }
 
     #[test]

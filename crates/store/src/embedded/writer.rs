@@ -120,9 +120,9 @@ impl Writer {
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         for queued in batch {
             let outcome = apply::apply(&self.connection, &queued.command, revision)?;
-            applied.outcomes.push(outcome.map(|(outcome, change)| {
-                revision = change.as_ref().map_or(revision, |change| change.revision);
-                applied.changes.extend(change);
+            applied.outcomes.push(outcome.map(|(outcome, changes)| {
+                revision = changes.last().map_or(revision, |change| change.revision);
+                applied.changes.extend(changes);
                 outcome
             }));
         }
@@ -187,6 +187,11 @@ impl Writer {
         }
         for lease in self.shared.leases.ended(now) {
             self.commit(vec![Queued::own(Command::Revoke(lease))]);
+            if self.shared.queue.has_waiting() {
+                // The others are next.
+                self.next_expiry = Some(now);
+                return;
+            }
         }
         // One that could not be ended is still there, and past its end.
         self.next_expiry = self.shared.leases.next_end().map(|next| if next <= now { now + RETRY } else { next });
@@ -213,7 +218,6 @@ impl Writer {
         self.pause = None;
         let busy = self.shared.queue.has_waiting();
         if let Err(err) = self.sweep_step(if busy { SWEEP_BUSY } else { SWEEP_IDLE }) {
-            self.roll_back();
             let failure = self.shared.health.failed(&err);
             self.shared.shrunk(|| Err(failure.error()));
             self.pause = Some(Instant::now() + RETRY);
@@ -252,7 +256,13 @@ impl Writer {
     fn sweep_step(&mut self, budget: Duration) -> rusqlite::Result<()> {
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         let result = self.sweep_unflushed(budget);
-        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        if result.is_err() {
+            // Damage leaves the transaction open, and within one nothing can be said of flushing.
+            self.roll_back();
+        }
+        if let Err(err) = self.connection.pragma_update(None, "synchronous", "FULL") {
+            self.shared.health.unflushed(&err);
+        }
         result
     }
 
@@ -307,3 +317,6 @@ impl Drop for CloseOnDrop {
         self.0.watchers.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

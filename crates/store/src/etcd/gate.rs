@@ -2,7 +2,8 @@
 //!
 //! Every transaction has the condition that there is no gate, so that the moment at which it shuts is the same for all servers
 //! of the cluster, whether they know of it or not. And the base: what is added to etcd's revisions, so that they go on from
-//! those of the store that the objects came from.
+//! those of the store that the objects came from. That it is the one that was read is a condition too: whoever has been open
+//! since before a move out of etcd and back counts from another.
 
 use croft_meta::Revision;
 use serde::{Deserialize, Serialize};
@@ -103,15 +104,17 @@ impl Etcd {
         sent.map(drop).map_err(|status| errors::error(&status))
     }
 
-    pub(super) async fn stored_base(&self) -> Result<u64> {
+    /// And when it was set, as etcd counts; 0 if it never was.
+    pub(super) async fn stored_base(&self) -> Result<(u64, i64)> {
         let request = proto::RangeRequest { key: self.keys.base_key(), ..Default::default() };
         let response = self.raw_range(request).await.map_err(|status| errors::error(&status))?;
-        let Some(kv) = response.kvs.into_iter().next() else { return Ok(0) };
+        let Some(kv) = response.kvs.into_iter().next() else { return Ok((0, 0)) };
         let text = String::from_utf8_lossy(&kv.value).into_owned();
-        text.parse().map_err(|_| Error::Engine {
+        let base = text.parse().map_err(|_| Error::Engine {
             context: "etcd holds a base of revisions that is no number".to_owned(),
             source: text.into(),
-        })
+        })?;
+        Ok((base, kv.mod_revision))
     }
 
     pub(super) async fn refuse_at_gate(&self) -> Result<()> {
@@ -119,22 +122,34 @@ impl Etcd {
         Err(Error::Engine { context: "this etcd is not to be used".to_owned(), source: gate.words().into() })
     }
 
-    /// A condition more, and what to tell if it is the one that does not hold.
+    /// Two conditions more, and what to tell if it is one of them that does not hold.
     pub(super) fn guard(&self, mut request: proto::TxnRequest) -> proto::TxnRequest {
         if self.minds_gate && !request.success.is_empty() {
-            request.compare.push(is_at(self.keys.gate_key(), 0));
-            let look = proto::RangeRequest { key: self.keys.gate_key(), ..Default::default() };
-            request.failure.push(proto::RequestOp { request: Some(RawOp::RequestRange(look)) });
+            for (key, mod_revision) in [(self.keys.gate_key(), 0), (self.keys.base_key(), self.base_set)] {
+                request.compare.push(is_at(key.clone(), mod_revision));
+                let look = proto::RangeRequest { key, ..Default::default() };
+                request.failure.push(proto::RequestOp { request: Some(RawOp::RequestRange(look)) });
+            }
         }
         request
     }
 
-    /// Whether a transaction that failed did so because of the gate.
-    pub(super) fn stopped_by_gate(response: &proto::TxnResponse) -> Option<Error> {
-        let answer = response.responses.first()?.response.as_ref()?;
-        let RawAnswer::ResponseRange(range) = answer;
-        let gate = range.kvs.first().map(|kv| parse(&kv.value))?;
-        Some(gate.map_or_else(|error| error, |gate| Error::ReadOnly { reason: gate.words() }))
+    /// Whether a transaction that failed did so because of the gate or the base.
+    pub(super) fn stopped_by_gate(&self, response: &proto::TxnResponse) -> Option<Error> {
+        let mut looks = response.responses.iter().map(|response| {
+            let RawAnswer::ResponseRange(range) = response.response.as_ref()?;
+            range.kvs.first()
+        });
+        let (gate, base) = (looks.next()?, looks.next()?);
+        if let Some(gate) = gate.map(|kv| parse(&kv.value)) {
+            return Some(gate.map_or_else(|error| error, |gate| Error::ReadOnly { reason: gate.words() }));
+        }
+        let is_same = base.map_or(0, |kv| kv.mod_revision) == self.base_set;
+        (!is_same).then(|| Error::ReadOnly {
+            reason: "the objects of this etcd were moved away and back, or restored, since this server was started, and their \
+                     revisions are counted anew; restart this server"
+                .to_owned(),
+        })
     }
 }
 

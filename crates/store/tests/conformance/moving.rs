@@ -91,3 +91,30 @@ async fn a_shut_gate_stops_writers_and_newcomers() {
     put(&store, "a", "3").await;
     Etcd::connect(server.options()).await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_counts_from_another_base_writes_nothing() {
+    let server = EtcdServer::start().await;
+    let mover = Etcd::connect_past_gate(server.options()).await.unwrap();
+    let mut base = BASE;
+    // Of those that were open before a move out of etcd and back, the first knows of no base at all.
+    for _ in 0..2 {
+        let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
+        let written = put(&store, "a", "1").await;
+        mover.set_base(base).await.unwrap();
+        base = Revision(base.0 * 2);
+        let right = Compare { key: "a".to_owned(), revision: written };
+        for compare in [vec![], vec![right]] {
+            match attempt(&store, compare).await {
+                Err(Error::ReadOnly { reason }) => assert!(reason.contains("restart this server"), "{reason}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        // The gate comes first.
+        mover.set_gate(None, Some(&gate(Passage::Leaving))).await.unwrap();
+        let refused = attempt(&store, vec![]).await.unwrap_err().to_string();
+        assert!(refused.contains("being moved"), "{refused}");
+        let (_, seen) = mover.gate().await.unwrap().unwrap();
+        mover.set_gate(Some(seen), None).await.unwrap();
+    }
+}
