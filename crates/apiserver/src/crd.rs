@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::cache::{Cache, Object};
 use crate::call::{Call, Target};
 use crate::catalog::{Catalog, Definition};
+use crate::clock;
 use crate::conversion::Conversion;
-use crate::{clock, encoding};
 
 pub(crate) const STORAGE_KEY: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Holds a definition until its objects are gone.
@@ -66,8 +66,9 @@ fn unserved_storage(crd: &Value) -> Option<Value> {
     Some(alone)
 }
 
-/// Objects that were stored before their definition got a default show it all the same. Objects that are younger than
-/// the definition's last change have all defaults: there is nothing to do for them, which is nearly all of them.
+/// Objects that were stored before their definition got a default show it all the same, until it is taken away again.
+/// Objects that are younger than the definition's last change have all defaults: there is nothing to do for them, which
+/// is nearly all of them.
 pub(crate) fn default_old_objects(cache: &Cache, catalog: &Catalog) {
     let definitions = cache.collection(STORAGE_KEY);
     for resource in catalog.resources().iter().filter(|r| r.is_custom) {
@@ -78,15 +79,16 @@ pub(crate) fn default_old_objects(cache: &Cache, catalog: &Catalog) {
         let is_defaulted = LazyCell::new(|| resource.versions.iter().any(|version| has_defaults(&version.schema)));
         cache.collection(&resource.storage_key).renew(definition.revision, |object| {
             if !*is_defaulted {
-                return None;
+                return object.without_defaults();
             }
-            let before = object.json();
+            // What is stored, and not what was made of it for the schema of before.
+            let before: Value = serde_json::from_slice(object.as_stored()).unwrap_or_default();
             // The version that it was stored in has the say, which need not be the one that is stored now.
             let version = object::gvk(&before).version;
             let stored = resource.version(&version).or_else(|| resource.version(&resource.storage_version))?;
             let mut after = before.clone();
             croft_schema::apply_defaults(&stored.schema, &mut after);
-            (after != before).then(|| Object::new(object.id(), &encoding::to_stored(&after), object.revision))
+            if after == before { object.without_defaults() } else { Some(object.with_defaults(&after)) }
         });
     }
 }

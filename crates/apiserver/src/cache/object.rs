@@ -18,11 +18,33 @@ pub(crate) struct Object {
     id: Box<str>,
     /// Sorted by key; kept apart so that a selector needs no parsing.
     labels: Box<[(Box<str>, Box<str>)]>,
+    /// The same as it was stored, if defaults were filled in since: they may be taken away again. Boxed: few objects have
+    /// one.
+    as_stored: Option<Box<Bytes>>,
 }
 
 impl Object {
     pub(crate) fn new(id: &str, stored: &[u8], revision: Revision) -> Self {
-        Self { bytes: encoding::to_served(stored, revision), revision, id: id.into(), labels: read_labels(stored) }
+        let bytes = encoding::to_served(stored, revision);
+        Self { bytes, revision, id: id.into(), labels: read_labels(stored), as_stored: None }
+    }
+
+    /// The same object, as it is with defaults that its definition got after it was stored.
+    pub(crate) fn with_defaults(&self, defaulted: &Value) -> Self {
+        let as_stored = Some(Box::new(self.as_stored().clone()));
+        Self { as_stored, ..Self::new(&self.id, &encoding::to_stored(defaulted), self.revision) }
+    }
+
+    /// The same object, as it was stored; `None` if it is shown so.
+    pub(crate) fn without_defaults(&self) -> Option<Self> {
+        let bytes = Bytes::clone(self.as_stored.as_deref()?);
+        let (id, labels) = (self.id.clone(), self.labels.clone());
+        Some(Self { bytes, revision: self.revision, id, labels, as_stored: None })
+    }
+
+    /// The served JSON without defaults that its definition got after it was stored.
+    pub(crate) fn as_stored(&self) -> &Bytes {
+        self.as_stored.as_deref().unwrap_or(&self.bytes)
     }
 
     /// The last state of a deleted object, at the revision of its deletion.
@@ -32,6 +54,7 @@ impl Object {
             revision,
             id: self.id.clone(),
             labels: self.labels.clone(),
+            as_stored: None,
         }
     }
 
@@ -69,7 +92,7 @@ impl Object {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + 128
+        self.bytes.len() + self.as_stored.as_ref().map_or(0, |stored| stored.len()) + 128
     }
 }
 
