@@ -251,7 +251,7 @@ async fn an_answer_that_is_left_lying_is_given_up() {
         let reason = tokio::time::timeout(Duration::from_secs(90), cut).await.expect("it is given up");
         assert_eq!(reason, Some(h2::Reason::CANCEL));
         // Of the connection nothing is lost but that.
-        ask(&croft, requests, "/version").await;
+        let _answer = ask(&croft, requests, "/version").await;
     }
     client.post(MAPS, &json!({"metadata": {"name": "late"}})).await.expect("an answer").ok().expect("made");
     let event = tokio::time::timeout(Duration::from_secs(30), watch.data()).await.expect("an event in time");

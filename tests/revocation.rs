@@ -192,7 +192,7 @@ async fn a_download_that_is_cut_off_fails() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         state.to_be_bytes()[0]
     });
-    let url = web.put("noise.raw", noise.take(64 << 20).collect()).await;
+    let url = web.put("noise.raw", noise.take(64 << 20).collect::<Vec<u8>>()).await;
     made(&admin, IMAGES, &image("noise", &json!({"sourceType": "download", "url": url}))).await;
     assert!(is_true(&imported(&admin, "noise").await, "Imported"));
 

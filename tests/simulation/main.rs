@@ -203,7 +203,7 @@ async fn print_traces(children: &Children, count: Option<&String>) -> Result<()>
 
 /// What a harness asks: for a list, for a list of those that are ignored, for one by its name.
 fn tests_are_chosen() -> Result<()> {
-    let all: String = TESTS.iter().map(|test| format!("{test}: test\n")).collect();
+    let all = TESTS.map(|test| format!("{test}: test\n")).concat();
     for (args, wanted) in [
         (&["--format", "terse"][..], all.as_str()),
         (&["--format", "terse", "--ignored"], ""),
