@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use croft_e2e::policy_objects::{MAPS, binding, create, map, message, path, policy, post, remove, rule, start, with};
+use croft_e2e::policy_objects::{
+    MAPS, applied, binding, create, map, message, mutating, path, policy, post, remove, rule, start, with,
+};
 use croft_testkit::{Call, Client};
 use http::Method;
 use serde_json::{Value, json};
@@ -255,6 +257,71 @@ async fn policies_see_operations_namespaces_parameters_and_rights() {
         assert_eq!(post(&client, "mine").await.status, 201);
     })
     .await;
+}
+
+/// What a policy makes of its parameters it can tell whoever it warns: nobody reads by it what they could not get.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_are_for_those_who_may_read_them() {
+    let (_server, client) = start().await;
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "policies"}, "rules": [
+        {"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+    ]});
+    let bound = json!({"metadata": {"name": "policies"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole", "name": "policies"}, "subjects": [{"kind": "User", "name": "jane", "apiGroup": "rbac.authorization.k8s.io"}]});
+    client.post(&format!("{rbac}/clusterroles"), &role).await.expect("an answer").ok().expect("created");
+    client.post(&format!("{rbac}/clusterrolebindings"), &bound).await.expect("an answer").ok().expect("created");
+    let by_jane = async |object: &Value| {
+        let call = Call::new(Method::POST, &path(object)).json(object).header("impersonate-user", "jane");
+        client.send(call).await.expect("an answer")
+    };
+    let patched_by_jane = async |path: &str, patch: &Value| {
+        let call = Call::new(Method::PATCH, path).body("application/merge-patch+json", patch.to_string());
+        client.send(call.header("impersonate-user", "jane")).await.expect("an answer")
+    };
+    let expression =
+        json!([{"message": "m", "expression": "false", "messageExpression": "string(params.data.password)"}]);
+    for kind in ["Validating", "Mutating"] {
+        let (mut about, mut bind) = (policy("p", "false"), binding("p", &["Warn"]));
+        if kind == "Mutating" {
+            (about, bind) = mutating("p", applied("Object{}"));
+        } else {
+            about["spec"]["validations"] = expression.clone();
+        }
+        about["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "Secret"});
+        bind["spec"]["paramRef"] = json!({"namespace": "kube-system", "name": "x", "parameterNotFoundAction": "Allow"});
+        let of_all = "spec.paramKind: Forbidden: user jane must have \"get\" permission on all objects of the referenced \
+                      paramKind (kind=Secret, apiVersion=v1)";
+        let of_one =
+            "spec.paramRef: Forbidden: user jane does not have \"get\" permission on the object referenced by paramRef";
+
+        // Neither the kind of secrets nor, with a policy that is there, one of them; nor what may become anything.
+        let refused = by_jane(&about).await;
+        assert_eq!((refused.status, message(&refused).ends_with(of_all)), (422, true), "{}", refused.text());
+        let refused = by_jane(&bind).await;
+        assert_eq!((refused.status, message(&refused).ends_with(of_one)), (422, true), "{}", refused.text());
+        create(&client, &about).await;
+        let refused = by_jane(&bind).await;
+        assert_eq!((refused.status, message(&refused).ends_with(of_one)), (422, true), "{}", refused.text());
+
+        // Whoever may read them all may; and what an administrator set up can be changed otherwise, but not led elsewhere.
+        let (one, other) = (format!("{}/p", path(&about)), format!("{}/p", path(&bind)));
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        create(&client, &bind).await;
+        for path in [&one, &other] {
+            patched_by_jane(path, &label).await.ok().expect("changed");
+        }
+        let elsewhere = json!({"spec": {"paramRef": {"name": "y"}}});
+        assert_eq!(patched_by_jane(&other, &elsewhere).await.status, 422);
+        remove(&client, &bind).await;
+        remove(&client, &about).await;
+        about["spec"]["paramKind"]["kind"] = json!("ConfigMap");
+        by_jane(&about).await.ok().expect("created");
+        by_jane(&bind).await.ok().expect("created");
+        remove(&client, &bind).await;
+        remove(&client, &about).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

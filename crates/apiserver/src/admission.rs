@@ -137,6 +137,7 @@ pub(crate) fn complete(call: &Call, target: &Target, new: &mut Value, old: Optio
         }
         return Ok(());
     }
+    policy::authorize(call, target, new, old)?;
     match (target.group(), target.plural(), old) {
         ("", "services", Some(old)) => services::allocate_changed(call, new, old)?,
         ("apiextensions.k8s.io", "customresourcedefinitions", _) => crd::complete(call, target, new, old)?,

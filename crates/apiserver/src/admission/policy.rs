@@ -12,6 +12,7 @@ mod matching;
 mod mutating;
 mod params;
 mod request;
+mod rights;
 mod validating;
 
 use std::sync::Arc;
@@ -187,6 +188,11 @@ fn examine(request: &Request<'_>) -> Result<(), ApiError> {
     if index.validating.is_empty() { Ok(()) } else { validating::run(&index.validating, request) }
 }
 
+/// Once a policy or a binding is prepared: whether its author may read what it makes expressions look at.
+pub(crate) fn authorize(call: &Call, target: &Target, new: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    if is_policy(target) { rights::check(call, target, new, old) } else { Ok(()) }
+}
+
 /// What a policy's status tells once it is in force, which is as soon as it is stored.
 pub(crate) fn observe(policy: &mut Value) {
     let generation = object::generation(policy);
@@ -197,11 +203,15 @@ pub(crate) fn observe(policy: &mut Value) {
     policy["status"]["typeChecking"] = json!({});
 }
 
+/// A policy, or a binding of one.
+fn is_policy(target: &Target) -> bool {
+    target.group() == GROUP && index::SOURCES.contains(&target.plural())
+}
+
 fn is_exempt(call: &Call, target: &Target) -> bool {
-    let is_policy = target.group() == GROUP && index::SOURCES.contains(&target.plural());
     let is_review = matches!(target.group(), "authentication.k8s.io" | "authorization.k8s.io");
     // What every server starts with must not hang on what somebody has stored.
-    is_policy || is_review || !call.asks_policies || !call.server.is_ready()
+    is_policy(target) || is_review || !call.asks_policies || !call.server.is_ready()
 }
 
 /// A policy does not make one object another.

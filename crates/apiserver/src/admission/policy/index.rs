@@ -102,6 +102,14 @@ fn text(json: &Value, pointer: &str) -> String {
     json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// The kind of a policy's parameters, if it has some.
+pub(super) fn param_kind(policy: &Value) -> Option<Gvk> {
+    let kind = policy["spec"].get("paramKind").filter(|kind| kind.is_object())?;
+    let api_version = text(kind, "/apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+    Some(Gvk::new(group, version, text(kind, "/kind")))
+}
+
 impl Policy {
     fn read(object: &Object) -> Self {
         Self::parse(&object.json())
@@ -109,16 +117,11 @@ impl Policy {
 
     fn parse(json: &Value) -> Self {
         let (compiled, errors) = CompiledPolicy::compile(json);
-        let param_kind = json["spec"].get("paramKind").filter(|kind| kind.is_object());
         Self {
             name: text(json, "/metadata/name"),
             ignores_failures: json["spec"]["failurePolicy"] == "Ignore",
             criteria: Criteria::parse(&json["spec"]["matchConstraints"]),
-            param_kind: param_kind.map(|kind| {
-                let api_version = text(kind, "/apiVersion");
-                let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
-                Gvk::new(group, version, text(kind, "/kind"))
-            }),
+            param_kind: param_kind(json),
             compiled,
             broken: (!errors.is_empty()).then(|| join_errors(&errors)),
             is_reinvoked: json["spec"]["reinvocationPolicy"] == "IfNeeded",
