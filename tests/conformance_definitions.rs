@@ -54,6 +54,7 @@ async fn defaults_are_filled_in(client: &Client) {
     let path = things("v1", "defaulted");
     let before = made(client, &path, &thing("Defaulted", "old", &json!({"known": "x"}))).await;
     assert_eq!(before["spec"], json!({"known": "x"}));
+    made(client, &path, &thing("Defaulted", "wanted", &json!({}))).await;
     kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = strict();
     patched(client, &format!("{DEFINITIONS}/defaulted.machinery.example.com"), &json!({"spec": kind["spec"]})).await;
     eventually("what is stored is shown with it", async || {
@@ -64,6 +65,8 @@ async fn defaults_are_filled_in(client: &Client) {
     .await;
     let new = made(client, &path, &thing("Defaulted", "new", &json!({}))).await;
     assert_eq!(new["spec"], json!({"size": 3}));
+    // What is asked for is stored, though it is shown already.
+    patched(client, &format!("{path}/wanted"), &json!({"spec": {"size": 3}})).await;
     let fields = &mut kind["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     *fields =
         json!({"known": {"type": "string"}, "size": {"type": "integer"}, "other": {"type": "string", "default": "y"}});
@@ -74,6 +77,8 @@ async fn defaults_are_filled_in(client: &Client) {
         ensure!(new["spec"] == json!({"size": 3, "other": "y"}), "{new}");
         let old = client.get(&format!("{path}/old")).await?.ok()?;
         ensure!(old["spec"] == json!({"known": "x", "other": "y"}), "{old}");
+        let wanted = client.get(&format!("{path}/wanted")).await?.ok()?;
+        ensure!(wanted["spec"] == json!({"size": 3, "other": "y"}), "{wanted}");
         Ok::<_, anyhow::Error>(())
     })
     .await;

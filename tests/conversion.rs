@@ -381,6 +381,7 @@ async fn bad_answers(field: &Field) {
 async fn another_storage_version(field: &Field) {
     field.client.delete(&at("v1")).await.expect("an answer").ok().expect("all are gone");
     field.make("v1", "before", &json!({"host": "before", "port": 1})).await;
+    field.make("v1", "replaced", &json!({"host": "replaced", "port": 1})).await;
     let mut changed = field.read(DEFINITION).await;
     for version in changed["spec"]["versions"].as_array_mut().expect("versions") {
         version["storage"] = json!(version["name"] == "v2");
@@ -396,12 +397,23 @@ async fn another_storage_version(field: &Field) {
     let all = field.read(&at("v2")).await;
     assert_eq!(all["items"][0]["spec"], json!({"address": "after:2"}));
     assert_eq!(all["items"][1]["spec"]["address"], "before:1");
-    assert_eq!(field.seen(), 1, "only what is in another version is sent");
+    assert_eq!(all["items"][2]["spec"]["address"], "replaced:1");
+    assert_eq!(field.seen(), 2, "only what is in another version is sent");
     // A write stores it in the new one.
     field.merge(&format!("{}/before", at("v1")), &json!({"spec": {"port": 3}})).await;
     field.seen();
     assert_eq!(field.read(&format!("{}/before", at("v2"))).await["spec"]["address"], "before:3");
     assert_eq!(field.seen(), 0);
+    // So does one that changes nothing: it is how objects are moved on. Once moved, they stay as they are.
+    let path = format!("{}/replaced", at("v1"));
+    let as_it_is = field.read(&path).await;
+    let put = async |object: &Value| field.client.put(&path, object).await.expect("an answer").ok().expect("replaced");
+    let moved = put(&as_it_is).await;
+    assert_ne!(moved["metadata"]["resourceVersion"], as_it_is["metadata"]["resourceVersion"]);
+    field.seen();
+    assert_eq!(field.read(&format!("{}/replaced", at("v2"))).await["spec"]["address"], "replaced:1");
+    assert_eq!(field.seen(), 0);
+    assert_eq!(put(&moved).await, moved);
     let migrated = json!({"status": {"storedVersions": ["v2"]}});
     let status = field.merge(&format!("{DEFINITION}/status"), &migrated).await;
     assert_eq!(status["status"]["storedVersions"], json!(["v2"]));

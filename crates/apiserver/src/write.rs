@@ -30,6 +30,8 @@ pub(crate) enum Decision {
     Delete(Value),
     /// Leave it as it is.
     Keep,
+    /// It is what it should be: it is written only if it is stored otherwise than it is shown.
+    Same,
 }
 
 /// What came of a write. Objects are in the version of the request.
@@ -107,12 +109,13 @@ impl ApiServer {
                 None => None,
             };
             let old = shown.as_deref().map(|o| in_version(o, target));
-            let decided = decide(old.as_ref()).and_then(|decision| match &decision {
-                Decision::Put(new) => {
-                    let booking = quotas.book(&self.cache, target, new, old.as_ref())?;
-                    Ok((decision, booking))
-                }
-                Decision::Delete(_) | Decision::Keep => Ok((decision, Booking::default())),
+            let decided = decide(old.as_ref()).and_then(|decision| {
+                let decision = unless_same(decision, target, current.as_deref(), old.as_ref());
+                let booking = match &decision {
+                    Decision::Put(new) => quotas.book(&self.cache, target, new, old.as_ref())?,
+                    Decision::Delete(_) | Decision::Keep | Decision::Same => Booking::default(),
+                };
+                Ok((decision, booking))
             });
             if !is_fresh && matches!(decided, Err(_) | Ok((Decision::Keep, _))) {
                 self.cache.fresh().await?;
@@ -292,6 +295,20 @@ impl ApiServer {
     }
 }
 
+/// Whoever asks for what is shown is to find it stored: a default that was filled in since may be taken away again, and a
+/// version that nothing is stored in any more may be dropped.
+fn unless_same(decision: Decision, target: &Target, current: Option<&Object>, old: Option<&Value>) -> Decision {
+    let is_stored_as_shown = |current: &Object| {
+        current.is_as_stored()
+            && encoding::api_version(&current.bytes) == Some(storage_gvk(target).api_version().as_bytes())
+    };
+    match (decision, current, old) {
+        (Decision::Same, Some(current), Some(old)) if !is_stored_as_shown(current) => Decision::Put(old.clone()),
+        (Decision::Same, ..) => Decision::Keep,
+        (decision, ..) => decision,
+    }
+}
+
 fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
     match decision {
         Decision::Put(mut object) => {
@@ -304,7 +321,7 @@ fn outcome(decision: Decision, existed: bool, revision: Revision) -> Outcome {
             object::set_meta(&mut object, "resourceVersion", revision.to_string());
             Outcome::Deleted(object)
         }
-        Decision::Keep => Outcome::Unchanged(Value::Null),
+        Decision::Keep | Decision::Same => Outcome::Unchanged(Value::Null),
     }
 }
 

@@ -47,6 +47,11 @@ impl Object {
         self.as_stored.as_deref().unwrap_or(&self.bytes)
     }
 
+    /// Is it shown as it was stored?
+    pub(crate) fn is_as_stored(&self) -> bool {
+        self.as_stored.is_none()
+    }
+
     /// The last state of a deleted object, at the revision of its deletion.
     pub(crate) fn deleted(&self, revision: Revision) -> Self {
         Self {

@@ -79,7 +79,7 @@ pub(crate) async fn change(
         let decision = update::admitted_state(call, target, options.dry_run, &old, (new, tracked))?;
         let stored = match &decision {
             Decision::Put(new) | Decision::Delete(new) => new,
-            Decision::Keep => &old,
+            Decision::Keep | Decision::Same => &old,
         };
         hooks.validate(&attributes, Some(&seen.show(stored)?), Some(&shown_old)).await?;
         let _turn = call.server.quota_turns.take_to_grow(&call.server.cache, target).await;

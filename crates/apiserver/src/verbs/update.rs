@@ -207,7 +207,7 @@ pub(crate) fn admitted_state(
         return Ok(Decision::Delete(new));
     }
     if prepare::is_unchanged(&new, old) {
-        return Ok(Decision::Keep);
+        return Ok(Decision::Same);
     }
     Ok(Decision::Put(new))
 }
