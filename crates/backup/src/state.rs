@@ -43,6 +43,8 @@ pub struct State {
     /// Which key it was sealed with; empty if with none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
+    /// Objects that could not be read when it was saved, and are not in it.
+    pub unreadable: u64,
     /// It was found on a target, and what is said of it there cannot be understood. No description says so itself.
     #[serde(skip_deserializing, skip_serializing_if = "std::ops::Not::not")]
     pub is_damaged: bool,
@@ -168,7 +170,7 @@ impl BackupStore {
     }
 
     /// Deletes what is older than the newest `keep` good states of a cluster. Each that is to count is read to its end: a state
-    /// that is damaged, or whose key is not here, takes nobody's place, and the last good one never goes.
+    /// that is damaged or lacks objects, or whose key is not here, takes nobody's place, and the last good one never goes.
     pub async fn retain_states(&self, cluster: &str, keep: usize, keys: &Keys) -> Result<Retained, Error> {
         let mut states = self.states().await?;
         states.retain(|state| state.cluster == cluster);
@@ -180,8 +182,8 @@ impl BackupStore {
                 continue;
             }
             match self.verify_state(&state, keys).await {
-                Ok(()) => retained.good += 1,
-                Err(Error::KeyNeeded(_) | Error::WrongKey { .. }) => {}
+                Ok(()) if state.unreadable == 0 => retained.good += 1,
+                Ok(()) | Err(Error::KeyNeeded(_) | Error::WrongKey { .. }) => {}
                 Err(Error::Content { .. } | Error::Sealed(_)) => retained.damaged.push(state.name),
                 Err(Error::Target(error)) if error.is_not_found() => retained.damaged.push(state.name),
                 Err(error) => return Err(error),
@@ -226,7 +228,7 @@ impl BackupStore {
 /// What became of the states of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// Those that were read to their end.
+    /// Those that were read to their end, and have everything in them.
     pub good: usize,
     pub deleted: Vec<String>,
     /// Those that cannot be restored.
@@ -366,6 +368,16 @@ mod tests {
         store.save_state(state("s8"), &file, None).await.unwrap();
         let retained = store.retain_states("c1", 1, &keys).await.unwrap();
         assert_eq!(retained.deleted, names(&["s7", "s6"]));
+
+        // One that lacks objects can be restored, and is not what the others go for.
+        store.save_state(State { unreadable: 2, ..state("s9") }, &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained, Retained { good: 1, ..Retained::default() });
+        assert!(at("s8").exists() && at("s9").exists());
+        assert_eq!(store.states().await.unwrap()[1].unreadable, 2);
+        store.save_state(state("t1"), &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained.deleted, names(&["s9", "s8"]));
     }
 
     #[tokio::test]

@@ -126,7 +126,7 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
     let file = unnamed.path();
     download::into(&client.connect().await?, PATH, "saving", &mut tokio::fs::File::create(&file).await?).await?;
     let about = saved::check(&file).await?;
-    let kept = opened.store.save_state(described(&about.head), &file, opened.keys.current()).await;
+    let kept = opened.store.save_state(described(&about), &file, opened.keys.current()).await;
     let kept = kept.context("cannot write to the backup target")?;
     print(&format!("{}: {}\n", kept.name, about.words()))?;
     if opened.keys.current().is_none() {
@@ -145,13 +145,15 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
 }
 
 /// What is said of it on a target. Names sort by age.
-fn described(head: &Head) -> State {
-    let name: String = head.saved.chars().filter(char::is_ascii_alphanumeric).collect();
+fn described(about: &saved::About) -> State {
+    let Head { saved, cluster, version, .. } = &about.head;
+    let name: String = saved.chars().filter(char::is_ascii_alphanumeric).collect();
     State {
-        cluster: head.cluster.clone(),
+        cluster: cluster.clone(),
         name: name.to_lowercase(),
-        saved: head.saved.clone(),
-        version: head.version.clone(),
+        saved: saved.clone(),
+        version: version.clone(),
+        unreadable: about.unreadable,
         ..State::default()
     }
 }
@@ -175,7 +177,11 @@ fn row(state: &State) -> Vec<String> {
         return vec![name, cluster, "damaged".to_owned(), "-".to_owned(), "-".to_owned()];
     }
     let key = if state.key.is_empty() { "no" } else { &state.key };
-    vec![name, cluster, state.saved.clone(), output::bytes(state.size), key.to_owned()]
+    let saved = match state.unreadable {
+        0 => state.saved.clone(),
+        lacking => format!("{}, without {lacking} objects", state.saved),
+    };
+    vec![name, cluster, saved, output::bytes(state.size), key.to_owned()]
 }
 
 async fn inspect(file: &Path, output: &OutputArgs) -> Result<(), Failure> {
