@@ -177,7 +177,19 @@ async fn keys_are_replaced_under_load_and_nothing_is_lost() {
         let before = sealing.tally().await.unwrap().keys[0].0.id();
         let new = sealing.rotate("later").await.unwrap();
         assert_ne!(before, new);
+        assert!(sealing.progress().is_due, "what is asked for has not begun");
         assert!(matches!(sealing.rotate("again").await, Err(RotateError::UnderWay)));
+        // Not even the file can be written that lacks the old key.
+        let file = dir.path().join("keys");
+        let kept = dir.path().join("kept");
+        std::fs::rename(&file, &kept).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(sealing.settle().await.is_err());
+        let progress = sealing.progress();
+        assert!(progress.is_due && !progress.is_running, "{progress:?}");
+        assert!(progress.error.is_some_and(|error| error.starts_with("the old key was not dropped")));
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&kept, &file).unwrap();
         sealing.settle().await.unwrap();
         let tally = sealing.tally().await.unwrap();
         assert_eq!(tally.keys.len(), 1, "the old key is gone");
