@@ -23,7 +23,7 @@ async fn attempt(store: &Arc<dyn Store>, compare: Vec<Compare>) -> Result<TxnRes
 async fn revisions_go_on_from_the_base() {
     let server = EtcdServer::start().await;
     let mover = Etcd::connect_past_gate(server.options()).await.unwrap();
-    mover.set_base(BASE).await.unwrap();
+    assert!(mover.set_base(None, BASE).await.unwrap());
     let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
     let first = put(&store, "a", "1").await;
     assert!(first > BASE, "{first}");
@@ -63,8 +63,9 @@ async fn a_shut_gate_stops_writers_and_newcomers() {
     let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
     let written = put(&store, "a", "1").await;
     let mover = Etcd::connect_past_gate(server.options()).await.unwrap();
-    assert!(mover.set_gate(None, Some(&gate(Passage::Leaving))).await.unwrap());
-    assert!(!mover.set_gate(None, Some(&gate(Passage::Arriving))).await.unwrap(), "there is one");
+    let shut = mover.set_gate(None, Some(&gate(Passage::Leaving))).await.unwrap();
+    assert!(shut.is_some());
+    assert!(mover.set_gate(None, Some(&gate(Passage::Arriving))).await.unwrap().is_none(), "there is one");
 
     let stale = Compare { key: "a".to_owned(), revision: Revision(1) };
     let right = Compare { key: "a".to_owned(), revision: written };
@@ -82,14 +83,21 @@ async fn a_shut_gate_stops_writers_and_newcomers() {
     // Who moves them may write, and clear all but the gate.
     let mover: Arc<Etcd> = mover;
     mover.txn(Txn { compare: vec![], ops: vec![op_put("b", "1".to_owned())] }).await.unwrap();
-    mover.clear().await.unwrap();
+    assert!(mover.clear(shut).await.unwrap());
     assert!(mover.range(Range::default()).await.unwrap().records.is_empty());
     let (seen, version) = mover.gate().await.unwrap().unwrap();
-    assert_eq!(seen, gate(Passage::Leaving));
-    assert!(!mover.set_gate(Some(version + 1), None).await.unwrap(), "another was seen");
-    assert!(mover.set_gate(Some(version), None).await.unwrap());
+    assert_eq!((seen, Some(version)), (gate(Passage::Leaving), shut));
+    assert!(mover.set_gate(Some(version + 1), None).await.unwrap().is_none(), "another was seen");
+    assert!(mover.set_gate(shut, None).await.unwrap().is_some());
     put(&store, "a", "3").await;
     Etcd::connect(server.options()).await.unwrap();
+    // What comes too late finds another gate, or none, though somebody else has shut it again in the same way.
+    for _ in 0..2 {
+        assert!(!mover.clear(shut).await.unwrap());
+        assert!(!mover.set_base(shut, BASE).await.unwrap());
+        mover.set_gate(None, Some(&gate(Passage::Leaving))).await.unwrap();
+    }
+    assert_eq!(mover.get("a").await.unwrap().unwrap().value, "3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +109,7 @@ async fn who_counts_from_another_base_writes_nothing() {
     for _ in 0..2 {
         let store: Arc<dyn Store> = Etcd::connect(server.options()).await.unwrap();
         let written = put(&store, "a", "1").await;
-        mover.set_base(base).await.unwrap();
+        assert!(mover.set_base(None, base).await.unwrap());
         base = Revision(base.0 * 2);
         let right = Compare { key: "a".to_owned(), revision: written };
         for compare in [vec![], vec![right]] {
