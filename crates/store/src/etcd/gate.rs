@@ -15,6 +15,9 @@ use super::proto::response_op::Response as RawAnswer;
 use super::{Etcd, errors, proto};
 use crate::{Error, Result};
 
+const RECOUNTED: &str = "the objects of this etcd were moved away and back, or restored, since this server was started, and their \
+                         revisions are counted anew; restart this server";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Passage {
@@ -56,6 +59,17 @@ impl Gate {
                 "its objects are being moved to {other} since {when}; give the same \"croft migrate-store\" again, or with --abort"
             ),
             Passage::Left => format!("its objects were moved to {other} at {when}; use that one"),
+        }
+    }
+
+    /// Fails if other objects come, for who follows those that were here.
+    fn refuse_filling(&self) -> Result<()> {
+        match self.passage {
+            Passage::Arriving | Passage::Restoring => Err(Error::Engine {
+                context: "this etcd is filled anew, and must not be followed meanwhile".to_owned(),
+                source: self.words().into(),
+            }),
+            Passage::Leaving | Passage::Left => Ok(()),
         }
     }
 }
@@ -122,6 +136,20 @@ impl Etcd {
         Ok((base, kv.mod_revision))
     }
 
+    /// Fails for who has been open since before etcd was filled with other objects, or is at this moment. To be asked after what was
+    /// read: then that was not read in between.
+    pub(super) async fn refuse_filled(&self) -> Result<()> {
+        if !self.minds_gate {
+            return Ok(());
+        }
+        // In this order: the base is set while the gate is shut.
+        if let Some((gate, _)) = self.gate().await? {
+            gate.refuse_filling()?;
+        }
+        let (_, base_set) = self.stored_base().await?;
+        if base_set == self.base_set { Ok(()) } else { Err(Error::ReadOnly { reason: RECOUNTED.to_owned() }) }
+    }
+
     pub(super) async fn refuse_at_gate(&self) -> Result<()> {
         let Some((gate, _)) = self.gate().await? else { return Ok(()) };
         Err(Error::Engine { context: "this etcd is not to be used".to_owned(), source: gate.words().into() })
@@ -150,11 +178,7 @@ impl Etcd {
             return Some(gate.map_or_else(|error| error, |gate| Error::ReadOnly { reason: gate.words() }));
         }
         let is_same = base.map_or(0, |kv| kv.mod_revision) == self.base_set;
-        (!is_same).then(|| Error::ReadOnly {
-            reason: "the objects of this etcd were moved away and back, or restored, since this server was started, and their \
-                     revisions are counted anew; restart this server"
-                .to_owned(),
-        })
+        (!is_same).then(|| Error::ReadOnly { reason: RECOUNTED.to_owned() })
     }
 }
 
@@ -165,6 +189,11 @@ pub(super) fn is_at(key: Vec<u8>, mod_revision: i64) -> proto::Compare {
         key,
         target_union: Some(TargetUnion::ModRevision(mod_revision)),
     }
+}
+
+/// The same of what the key of the gate has now, which may be nothing.
+pub(super) fn refuse_filling(value: &[u8]) -> Result<()> {
+    if value.is_empty() { Ok(()) } else { parse(value)?.refuse_filling() }
 }
 
 fn parse(value: &[u8]) -> Result<Gate> {
