@@ -308,7 +308,10 @@ async fn copy_into_etcd(source: &Embedded, etcd: &Etcd) -> anyhow::Result<Conten
 }
 
 async fn put(etcd: &Etcd, ops: Vec<Op>) -> anyhow::Result<()> {
-    match etcd.txn(Txn { compare: Vec::new(), ops }).await.context("cannot write into etcd")? {
+    let txn = Txn { compare: Vec::new(), ops };
+    // Its values are shared, not copied.
+    let ops = txn.ops.clone();
+    match etcd.txn(txn).await.map_err(|error| store::refused(error, &ops))? {
         TxnResult::Committed(_) => Ok(()),
         TxnResult::Conflict(_) => bail!("etcd refuses a write that has no condition"),
     }

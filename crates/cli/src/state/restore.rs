@@ -170,10 +170,11 @@ fn unix_millis() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
-async fn put(store: Arc<dyn Store>, record: Record) -> anyhow::Result<()> {
+async fn put(etcd: Arc<dyn Store>, record: Record) -> anyhow::Result<()> {
     let is_new = Compare { key: record.key.clone(), revision: Revision::ZERO };
     let op = Op::Put { key: record.key.clone(), value: record.value, lease: None };
-    match store.txn(Txn { compare: vec![is_new], ops: vec![op] }).await? {
+    let txn = Txn { compare: vec![is_new], ops: vec![op.clone()] };
+    match etcd.txn(txn).await.map_err(|error| store::refused(error, &[op]))? {
         TxnResult::Committed(_) => Ok(()),
         TxnResult::Conflict(_) => bail!("somebody else writes into this etcd: {} is there", record.key),
     }
