@@ -322,3 +322,45 @@ async fn keys_that_open_nothing_are_refused_unless_it_was_said_that_the_others_a
     store.close().await.unwrap();
     open(dir.path(), &[SECRETS]).await.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn the_keys_are_needed_whatever_is_to_be_encrypted() {
+    const SETTINGS: &str = "registry/harvesterhci.io/settings/";
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for dir in [&dir, &other] {
+        let store = open(dir.path(), &[SECRETS]).await;
+        put(&*store, &format!("{SETTINGS}a"), "{}").await;
+        put(&*store, &key("one"), value("one")).await;
+        store.close().await.unwrap();
+    }
+    let file = dir.path().join("keys");
+    let own = std::fs::read(&file).unwrap();
+    let engine: Arc<dyn Store> = plain(dir.path());
+    let refused = async |prefixes: &[&str]| {
+        let opened = Sealed::open(Arc::clone(&engine), options(dir.path(), prefixes), "now").await;
+        opened.map(drop).unwrap_err().to_string()
+    };
+    for prefixes in [&[][..], &[SETTINGS]] {
+        std::fs::remove_file(&file).unwrap();
+        let said = refused(prefixes).await;
+        assert!(said.contains("is not there, but the store has values"), "{prefixes:?}: {said}");
+        assert!(!file.exists(), "no other is made");
+        std::fs::copy(other.path().join("keys"), &file).unwrap();
+        let said = refused(prefixes).await;
+        assert!(said.contains("has none of the keys"), "{prefixes:?}: {said}");
+    }
+    // That they are gone can be said here too.
+    std::fs::write(&file, "").unwrap();
+    let store = Sealed::open(Arc::clone(&engine), options(dir.path(), &[]), "now").await.unwrap();
+    assert!(unreadable(&read(&*store, "one").await).is_some());
+    std::fs::write(&file, own).unwrap();
+    for prefixes in [&[][..], &[SETTINGS]] {
+        let store = Sealed::open(Arc::clone(&engine), options(dir.path(), prefixes), "now").await.unwrap();
+        assert_eq!(read(&*store, "one").await, value("one"), "{prefixes:?}");
+    }
+    // Without anything encrypted no file is needed.
+    engine.txn(Txn { compare: vec![], ops: vec![Op::Delete { key: key("one") }] }).await.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    Sealed::open(Arc::clone(&engine), options(dir.path(), &[]), "now").await.unwrap();
+    assert!(!file.exists());
+}
