@@ -150,17 +150,29 @@ impl Bed {
     }
 }
 
-/// Everything that happened, as etcd has it.
-async fn truth(etcd: &EtcdCluster, from: u64, until: u64) -> Result<Vec<Change>> {
-    let mut truth = Vec::new();
-    for (key, value, revision) in etcd.history(STORED, from + 1, until).await? {
-        if !witness::is_ours(&key) {
-            continue;
+/// Everything that happened, as etcd has it. It is read piece by piece: the servers have etcd forget what is some minutes old.
+struct Truth {
+    changes: Vec<Change>,
+    /// Up to here.
+    read: u64,
+}
+
+impl Truth {
+    /// What is new, at least up to a change that is known of or sure to come.
+    async fn read(&mut self, etcd: &EtcdCluster, until: u64) -> Result<()> {
+        if until <= self.read {
+            return Ok(());
         }
-        let value = value.map(|bytes| witness::value(&serde_json::from_slice::<Value>(&bytes)?)).transpose()?;
-        truth.push(Change { key, value, revision });
+        for (key, value, revision) in etcd.history(STORED, self.read + 1, until).await? {
+            self.read = revision;
+            if !witness::is_ours(&key) {
+                continue;
+            }
+            let value = value.map(|bytes| witness::value(&serde_json::from_slice::<Value>(&bytes)?)).transpose()?;
+            self.changes.push(Change { key, value, revision });
+        }
+        Ok(())
     }
-    Ok(truth)
 }
 
 async fn go_through(lan: &Lan, faults: &[Fault]) -> Result<()> {
@@ -168,6 +180,7 @@ async fn go_through(lan: &Lan, faults: &[Fault]) -> Result<()> {
     let mut bed = Bed::start(lan, seed).await?;
     let endpoints: Vec<_> = bed.servers.iter().map(|server| &**server).collect();
     let witnesses = Witnesses::start(seed, &endpoints).await?;
+    let mut truth = Truth { changes: Vec::new(), read: witnesses.from() };
     for _ in 0..witness::rounds() {
         for fault in faults {
             let started = Instant::now();
@@ -175,11 +188,14 @@ async fn go_through(lan: &Lan, faults: &[Fault]) -> Result<()> {
             witnesses.progress(WRITES).await.with_context(|| format!("before {fault:?}"))?;
             bed.suffer(lan, *fault, &witnesses).await.with_context(|| format!("{fault:?}"))?;
             witnesses.progress(WRITES).await.with_context(|| format!("after {fault:?}"))?;
+            // They write on: something comes that is newer.
+            truth.read(&bed.etcd, witnesses.newest().await?).await.with_context(|| format!("after {fault:?}"))?;
             eprintln!("{fault:?}: {:.1} s", started.elapsed().as_secs_f64());
         }
     }
     let mut testimony = witnesses.finish().await?;
-    testimony.history.truth = truth(&bed.etcd, testimony.from, testimony.until).await?;
+    truth.read(&bed.etcd, testimony.until).await?;
+    testimony.history.truth = truth.changes;
     ensure!(testimony.complaints.is_empty(), "{:#?}", testimony.complaints);
     let figures = testimony.history.check().map_err(|wrong| anyhow::anyhow!("{wrong:#?}"))?;
     eprintln!("{figures:?}, the slowest took {:?}", testimony.slowest);

@@ -370,6 +370,17 @@ async fn all_objects_move_into_etcd_and_back_whatever_is_killed_meanwhile() {
     assert_eq!(contents(&client).await, before);
     let newest = made(&client, CONFIG_MAPS, &json!({"metadata": {"name": "newest"}})).await;
     assert!(version(&newest) > version(&newer), "{newest} after {newer}");
+
+    // A server that is still there when objects come again ends, and does not take what is cleared for deletions.
+    let options = EtcdOptions { endpoints: vec![url], ..EtcdOptions::default() };
+    let mover = croft_store::Etcd::connect_past_gate(options).await.expect("etcd answers");
+    shut(&mover, Passage::Arriving, &dir).await;
+    eventually("the server ends", async || {
+        let log = server.process().log_tail(20);
+        let is_gone = client.get("/livez").await.is_err();
+        if is_gone && log.contains("must not be followed meanwhile") { Ok(()) } else { Err(log) }
+    })
+    .await;
 }
 
 /// What the other end of a move is called that was cut short.
@@ -377,7 +388,7 @@ async fn shut(etcd: &croft_store::Etcd, passage: Passage, dir: &Path) {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_lowercase();
     let other = format!("{} on {}", dir.display(), host.replace('_', "-"));
     let gate = Gate { passage, id: "1".to_owned(), other, when: "today".to_owned() };
-    assert!(etcd.set_gate(None, Some(&gate)).await.expect("an answer"));
+    assert!(etcd.set_gate(None, Some(&gate)).await.expect("an answer").is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

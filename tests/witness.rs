@@ -124,7 +124,7 @@ impl Witnesses {
     pub async fn start(seed: u64, servers: &[&Endpoint]) -> Result<Self> {
         let record = Arc::new(Record::default());
         let clients: Vec<Client> = servers.iter().map(|server| server.client()).collect::<Result<_>>()?;
-        let from = revision(&clients[0].get(&format!("{MAPS}?labelSelector=witness")).await?.ok()?)?;
+        let from = newest(&clients[0]).await?;
         let until = watch::Sender::new(u64::MAX);
         let mut witnesses = Self { record, servers: clients, clients: vec![], watchers: vec![], until, from };
         for (number, server) in servers.iter().enumerate() {
@@ -138,6 +138,16 @@ impl Witnesses {
             witnesses.watchers.push(tokio::spawn(watcher.run(witnesses.until.subscribe())));
         }
         Ok(witnesses)
+    }
+
+    /// Before the first write.
+    pub fn from(&self) -> u64 {
+        self.from
+    }
+
+    /// Where the store is by now.
+    pub async fn newest(&self) -> Result<u64> {
+        newest(&self.servers[0]).await
     }
 
     /// From now on they use new names.
@@ -224,6 +234,11 @@ fn object(name: &str, round: &str, value: u64) -> Value {
 fn revision(object: &Value) -> Result<u64> {
     let text = object["metadata"]["resourceVersion"].as_str().context("no resourceVersion")?;
     Ok(text.parse()?)
+}
+
+/// Where the store is that a server has.
+async fn newest(server: &Client) -> Result<u64> {
+    revision(&server.get(&format!("{MAPS}?labelSelector=witness")).await?.ok()?)
 }
 
 /// What an object as the API shows it says of its key.

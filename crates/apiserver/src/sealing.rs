@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use croft_meta::time::format_seconds;
 use croft_meta::{ApiError, Chain};
-use croft_store::sealed::{RotateError, Sealing, Tally};
+use croft_store::sealed::{Progress, RotateError, Sealing, Tally};
 use croft_store::{Compare, Op, Txn, TxnResult};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -152,11 +152,19 @@ fn refusal(error: RotateError) -> ApiError {
 }
 
 async fn status(sealing: &Sealing, code: u16) -> Result<Answer, ApiError> {
+    // Before the values are counted: what has come to its end by now is in the count, the dropping of old keys too.
+    let progress = sealing.progress();
     let tally = sealing.tally().await.map_err(store_error)?;
-    Ok(answer::json(code, &document(sealing, &tally)))
+    Ok(answer::json(code, &document(sealing, &progress, &tally)))
 }
 
-fn document(sealing: &Sealing, tally: &Tally) -> Value {
+/// All values are as they are wanted, and what was to be done after that is done: nothing of before can be asked for, and its keys
+/// are gone.
+fn is_settled(progress: &Progress, tally: &Tally) -> bool {
+    !progress.is_due && !progress.is_running && progress.error.is_none() && tally.unsettled() == 0
+}
+
+fn document(sealing: &Sealing, progress: &Progress, tally: &Tally) -> Value {
     let keys: Vec<Value> = tally
         .keys
         .iter()
@@ -176,8 +184,6 @@ fn document(sealing: &Sealing, tally: &Tally) -> Value {
         .collect();
     let prefixes = sealing.prefixes().iter();
     let kinds = prefixes.filter_map(|prefix| prefix.strip_prefix(cache::ROOT)?.strip_suffix('/')).map(resource_of);
-    let progress = sealing.progress();
-    let is_settled = !progress.is_running && tally.unsettled() == 0;
     json!({
         "keyFile": sealing.key_file().display().to_string(),
         "resources": kinds.collect::<Vec<String>>(),
@@ -185,7 +191,7 @@ fn document(sealing: &Sealing, tally: &Tally) -> Value {
         "plain": tally.plain + tally.excess,
         "unreadableCount": tally.unreadable_count,
         "unreadable": unreadable,
-        "isSettled": is_settled,
+        "isSettled": is_settled(progress, tally),
         "progress": {
             "isRunning": progress.is_running, "done": progress.done, "total": progress.total, "error": progress.error,
         },
@@ -214,6 +220,21 @@ pub(crate) fn tell(server: &ApiServer) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_or_is_still_to_come_is_not_settled() {
+        let (done, all) = (Progress { done: 3, total: 3, ..Progress::default() }, Tally::default());
+        assert!(is_settled(&done, &all));
+        let others = [
+            Progress { is_due: true, ..done.clone() },
+            Progress { is_running: true, ..done.clone() },
+            Progress { error: Some("the old key was not dropped".to_owned()), ..done.clone() },
+        ];
+        for progress in others {
+            assert!(!is_settled(&progress, &all), "{progress:?}");
+        }
+        assert!(!is_settled(&done, &Tally { plain: 1, ..Tally::default() }));
+    }
 
     #[test]
     fn kinds_are_found_where_they_are_stored() {

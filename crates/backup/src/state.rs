@@ -43,6 +43,11 @@ pub struct State {
     /// Which key it was sealed with; empty if with none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
+    /// Objects that could not be read when it was saved, and are not in it.
+    pub unreadable: u64,
+    /// It was found on a target, and what is said of it there cannot be understood. No description says so itself.
+    #[serde(skip_deserializing, skip_serializing_if = "std::ops::Not::not")]
+    pub is_damaged: bool,
 }
 
 impl State {
@@ -58,9 +63,22 @@ impl State {
         format!("state {}", self.cluster)
     }
 
+    fn description(&self) -> String {
+        format!("{}/{DESCRIPTION}", self.dir())
+    }
+
     fn check(&self) -> Result<(), Error> {
         named("a cluster", &self.cluster)?;
         named("a state", &self.name)
+    }
+
+    /// For who is going to read it.
+    fn check_readable(&self) -> Result<(), Error> {
+        self.check()?;
+        if self.is_damaged {
+            return Err(Error::Content { path: self.description(), why: "it cannot be understood".to_owned() });
+        }
+        Ok(())
     }
 }
 
@@ -89,11 +107,12 @@ impl BackupStore {
             state.parts += 1;
         }
         state.sha256 = hex(digest.finish().as_ref());
-        self.save(&format!("{}/{DESCRIPTION}", state.dir()), &state).await?;
+        self.save(&state.description(), &state).await?;
         Ok(state)
     }
 
-    /// Those that are complete, of all clusters, the oldest of each first.
+    /// Those that are complete, of all clusters, the oldest of each first. One whose description is damaged is among them, so that
+    /// it can be told of and deleted, and is in the way of no other.
     pub async fn states(&self) -> Result<Vec<State>, Error> {
         let mut found = Vec::new();
         for cluster in self.list(STATES).await? {
@@ -102,7 +121,10 @@ impl BackupStore {
                 if wanted.check().is_err() {
                     continue;
                 }
-                let described: Option<State> = self.load(&format!("{}/{DESCRIPTION}", wanted.dir())).await?;
+                let described = match self.load::<State>(&wanted.description()).await {
+                    Err(Error::Config { .. }) => Some(State { is_damaged: true, ..State::default() }),
+                    described => described?,
+                };
                 // Where it is says what it is called.
                 found.extend(described.map(|state| State { cluster: wanted.cluster, name: wanted.name, ..state }));
             }
@@ -113,7 +135,7 @@ impl BackupStore {
 
     /// Copies a state into a file that is made for it.
     pub async fn fetch_state(&self, state: &State, file: &Path, secret: Option<&Secret>) -> Result<(), Error> {
-        state.check()?;
+        state.check_readable()?;
         let key = key_of(state, secret)?;
         let failed = |doing| Error::file(doing, file);
         let mut output = File::create(file).await.map_err(failed("create"))?;
@@ -129,7 +151,7 @@ impl BackupStore {
 
     /// Reads all of a state, with whichever key it was sealed with, and keeps nothing of it.
     pub async fn verify_state(&self, state: &State, keys: &Keys) -> Result<(), Error> {
-        state.check()?;
+        state.check_readable()?;
         let fits = |key: &Key| key.id() == state.key;
         let known = keys.all().filter_map(|secret| secret.key(&state.purpose()).ok()).find(fits);
         let key = if known.is_some() { known } else { key_of(state, keys.current())? };
@@ -148,7 +170,7 @@ impl BackupStore {
     }
 
     /// Deletes what is older than the newest `keep` good states of a cluster. Each that is to count is read to its end: a state
-    /// that is damaged, or whose key is not here, takes nobody's place, and the last good one never goes.
+    /// that is damaged or lacks objects, or whose key is not here, takes nobody's place, and the last good one never goes.
     pub async fn retain_states(&self, cluster: &str, keep: usize, keys: &Keys) -> Result<Retained, Error> {
         let mut states = self.states().await?;
         states.retain(|state| state.cluster == cluster);
@@ -160,8 +182,8 @@ impl BackupStore {
                 continue;
             }
             match self.verify_state(&state, keys).await {
-                Ok(()) => retained.good += 1,
-                Err(Error::KeyNeeded(_) | Error::WrongKey { .. }) => {}
+                Ok(()) if state.unreadable == 0 => retained.good += 1,
+                Ok(()) | Err(Error::KeyNeeded(_) | Error::WrongKey { .. }) => {}
                 Err(Error::Content { .. } | Error::Sealed(_)) => retained.damaged.push(state.name),
                 Err(Error::Target(error)) if error.is_not_found() => retained.damaged.push(state.name),
                 Err(error) => return Err(error),
@@ -183,7 +205,7 @@ impl BackupStore {
             if state.check().is_err() || !is_left(&state.name) {
                 continue;
             }
-            if self.stat(&format!("{}/{DESCRIPTION}", state.dir())).await?.is_none() {
+            if self.stat(&state.description()).await?.is_none() {
                 self.delete_state(&state).await?;
                 removed.push(state.name);
             }
@@ -195,7 +217,7 @@ impl BackupStore {
     pub async fn delete_state(&self, state: &State) -> Result<(), Error> {
         state.check()?;
         let dir = state.dir();
-        self.delete(&format!("{dir}/{DESCRIPTION}")).await?;
+        self.delete(&state.description()).await?;
         for part in self.list(&dir).await? {
             self.delete(&format!("{dir}/{part}")).await?;
         }
@@ -206,7 +228,7 @@ impl BackupStore {
 /// What became of the states of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// Those that were read to their end.
+    /// Those that were read to their end, and have everything in them.
     pub good: usize,
     pub deleted: Vec<String>,
     /// Those that cannot be restored.
@@ -329,6 +351,33 @@ mod tests {
         let retained = store.retain_states("c1", 1, &keys).await.unwrap();
         assert_eq!(retained.deleted, names(&["s5", "s4", "s3", "s2"]));
         assert!(!at("s3").exists(), "with all that is left of it");
+
+        // One whose description is damaged is told of, and in nobody's way.
+        store.save_state(state("s7"), &file, None).await.unwrap();
+        for damage in ["", "{\"parts\": 1,", "{\"isDamaged\": false, \"parts\": \"one\"}"] {
+            std::fs::write(at("s7").join("state.cfg"), damage).unwrap();
+            let all = store.states().await.unwrap();
+            let told: Vec<(&str, bool)> = all.iter().map(|state| (state.name.as_str(), state.is_damaged)).collect();
+            assert_eq!(told, [("s6", false), ("s7", true)], "{damage}");
+            store.fetch_state(&all[0], &dir.path().join("back"), None).await.unwrap();
+            let refused = store.fetch_state(&all[1], &dir.path().join("back"), None).await.unwrap_err();
+            assert!(refused.to_string().contains("c1/s7/state.cfg is not what"), "{refused}");
+            let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+            assert_eq!(retained, Retained { good: 1, damaged: names(&["s7"]), ..Retained::default() }, "{damage}");
+        }
+        store.save_state(state("s8"), &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained.deleted, names(&["s7", "s6"]));
+
+        // One that lacks objects can be restored, and is not what the others go for.
+        store.save_state(State { unreadable: 2, ..state("s9") }, &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained, Retained { good: 1, ..Retained::default() });
+        assert!(at("s8").exists() && at("s9").exists());
+        assert_eq!(store.states().await.unwrap()[1].unreadable, 2);
+        store.save_state(state("t1"), &file, None).await.unwrap();
+        let retained = store.retain_states("c1", 1, &keys).await.unwrap();
+        assert_eq!(retained.deleted, names(&["s9", "s8"]));
     }
 
     #[tokio::test]

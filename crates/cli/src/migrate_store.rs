@@ -115,19 +115,15 @@ impl Move {
     }
 
     async fn fill_etcd(&self, source: &Embedded, gate: Option<(Gate, i64)>) -> anyhow::Result<String> {
-        let id = match gate {
-            Some((gate, _)) if gate.passage == Passage::Arriving => gate.id,
-            // What it has is where the directory's objects come from: of the past, and cleared below.
-            Some((_, seen)) => self.shut_gate(Some(seen), Passage::Arriving).await?,
-            None => {
-                self.check_etcd_is_empty().await?;
-                self.shut_gate(None, Passage::Arriving).await?
-            }
-        };
-        // What an earlier attempt brought may have changed since.
-        self.etcd.clear().await?;
+        if gate.is_none() {
+            self.check_etcd_is_empty().await?;
+        }
+        // Anew, whatever there was: nothing that an earlier attempt left on its way is to be done any more.
+        let (gate, seen) = self.shut_gate(gate.map(|(_, seen)| seen), Passage::Arriving).await?;
+        // What an earlier attempt brought may have changed since. Or it is where the directory's objects come from, of the past.
+        check_gate(self.etcd.clear(Some(seen)).await?)?;
         let revision = source.revision().await?;
-        self.etcd.set_base(revision).await?;
+        check_gate(self.etcd.set_base(Some(seen), revision).await?)?;
         // Anew, to go on from there.
         let etcd = store::connect_past_gate(&self.settings).await?;
         let expected = copy_into_etcd(source, &etcd).await?;
@@ -137,9 +133,8 @@ impl Move {
         }
         // Nobody is to follow how they arrived.
         etcd.compact(etcd.revision().await?).await?;
-        let moved = Moved { id, to: self.etcd_name.clone(), when: now() };
+        let moved = Moved { id: gate.id, to: self.etcd_name.clone(), when: now() };
         embedded::mark_moved(&self.dir, &moved)?;
-        let (_, seen) = self.etcd.gate().await?.context("the gate of etcd was opened meanwhile")?;
         self.open_gate(seen).await?;
         Ok(format!("{} objects are in {}; start the server with --store etcd", found.records, self.etcd_name))
     }
@@ -158,20 +153,15 @@ impl Move {
         Ok(())
     }
 
-    async fn shut_gate(&self, seen: Option<i64>, passage: Passage) -> anyhow::Result<String> {
+    async fn shut_gate(&self, seen: Option<i64>, passage: Passage) -> anyhow::Result<(Gate, i64)> {
         let id = format!("{:016x}", getrandom::u64()?);
-        let gate = Gate { passage, id: id.clone(), other: self.directory_name.clone(), when: now() };
-        if !self.etcd.set_gate(seen, Some(&gate)).await? {
-            bail!("somebody else has begun to move the objects of this etcd");
-        }
-        Ok(id)
+        let gate = Gate { passage, id, other: self.directory_name.clone(), when: now() };
+        let shut = self.etcd.set_gate(seen, Some(&gate)).await?;
+        Ok((gate, shut.context("somebody else has begun to move the objects of this etcd")?))
     }
 
     async fn open_gate(&self, seen: i64) -> anyhow::Result<()> {
-        if !self.etcd.set_gate(Some(seen), None).await? {
-            bail!("the gate of etcd was changed meanwhile; give the same command again");
-        }
-        Ok(())
+        check_gate(self.etcd.set_gate(Some(seen), None).await?.is_some())
     }
 
     async fn to_directory(&self) -> anyhow::Result<String> {
@@ -189,17 +179,14 @@ impl Move {
                 if self.etcd.range(Range { limit: 1, ..Range::default() }).await?.records.is_empty() {
                     bail!("there are no objects in {}", self.etcd_name);
                 }
-                self.shut_gate(None, Passage::Leaving).await?;
-                self.etcd.gate().await?.context("the gate of etcd was opened meanwhile")?
+                self.shut_gate(None, Passage::Leaving).await?
             }
         };
         if !self.is_made_by(&gate) {
             self.fill_directory(&gate).await?;
         }
         let left = Gate { passage: Passage::Left, when: now(), ..gate };
-        if !self.etcd.set_gate(Some(seen), Some(&left)).await? {
-            bail!("the gate of etcd was changed meanwhile; give the same command again");
-        }
+        check_gate(self.etcd.set_gate(Some(seen), Some(&left)).await?.is_some())?;
         // Only now: at no moment can both be used.
         embedded::mark_arrived(&self.dir)?;
         Ok(done)
@@ -256,7 +243,7 @@ impl Move {
             bail!("all objects have been moved already: give the command without --abort to end it");
         }
         match to {
-            StoreKind::Etcd => self.etcd.clear().await?,
+            StoreKind::Etcd => check_gate(self.etcd.clear(Some(seen)).await?)?,
             StoreKind::Embedded => Restoring::discard(&self.dir)?,
         }
         self.open_gate(seen).await?;
@@ -273,6 +260,11 @@ impl Move {
             StoreKind::Etcd => Ok(None),
         }
     }
+}
+
+/// Whether the gate is still the one that was seen, as etcd says.
+pub(crate) fn check_gate(is_same: bool) -> anyhow::Result<()> {
+    if is_same { Ok(()) } else { bail!("the gate of etcd was changed meanwhile; give the same command again") }
 }
 
 fn now() -> String {
@@ -316,7 +308,10 @@ async fn copy_into_etcd(source: &Embedded, etcd: &Etcd) -> anyhow::Result<Conten
 }
 
 async fn put(etcd: &Etcd, ops: Vec<Op>) -> anyhow::Result<()> {
-    match etcd.txn(Txn { compare: Vec::new(), ops }).await.context("cannot write into etcd")? {
+    let txn = Txn { compare: Vec::new(), ops };
+    // Its values are shared, not copied.
+    let ops = txn.ops.clone();
+    match etcd.txn(txn).await.map_err(|error| store::refused(error, &ops))? {
         TxnResult::Committed(_) => Ok(()),
         TxnResult::Conflict(_) => bail!("etcd refuses a write that has no condition"),
     }

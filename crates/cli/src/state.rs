@@ -126,7 +126,7 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
     let file = unnamed.path();
     download::into(&client.connect().await?, PATH, "saving", &mut tokio::fs::File::create(&file).await?).await?;
     let about = saved::check(&file).await?;
-    let kept = opened.store.save_state(described(&about.head), &file, opened.keys.current()).await;
+    let kept = opened.store.save_state(described(&about), &file, opened.keys.current()).await;
     let kept = kept.context("cannot write to the backup target")?;
     print(&format!("{}: {}\n", kept.name, about.words()))?;
     if opened.keys.current().is_none() {
@@ -145,13 +145,15 @@ async fn save_to_target(client: &ClientArgs, args: &SaveArgs) -> Result<(), Fail
 }
 
 /// What is said of it on a target. Names sort by age.
-fn described(head: &Head) -> State {
-    let name: String = head.saved.chars().filter(char::is_ascii_alphanumeric).collect();
+fn described(about: &saved::About) -> State {
+    let Head { saved, cluster, version, .. } = &about.head;
+    let name: String = saved.chars().filter(char::is_ascii_alphanumeric).collect();
     State {
-        cluster: head.cluster.clone(),
+        cluster: cluster.clone(),
         name: name.to_lowercase(),
-        saved: head.saved.clone(),
-        version: head.version.clone(),
+        saved: saved.clone(),
+        version: version.clone(),
+        unreadable: about.unreadable,
         ..State::default()
     }
 }
@@ -161,16 +163,25 @@ async fn list(client: &ClientArgs, args: &ListArgs) -> Result<(), Failure> {
     let states = opened.store.states().await.context("cannot list the backup target")?;
     let text = match args.output.output {
         Format::Table | Format::Wide => {
-            let row = |state: &State| {
-                let key = if state.key.is_empty() { "no" } else { &state.key };
-                let size = output::bytes(state.size);
-                vec![state.name.clone(), state.cluster.clone(), state.saved.clone(), size, key.to_owned()]
-            };
             output::rows(&["NAME", "CLUSTER", "SAVED", "SIZE", "ENCRYPTED"], states.iter().map(row))
         }
         format => output::document(format, &json!({ "items": states }))?,
     };
     print(&text)
+}
+
+fn row(state: &State) -> Vec<String> {
+    let (name, cluster) = (state.name.clone(), state.cluster.clone());
+    if state.is_damaged {
+        // Nothing else is known of it.
+        return vec![name, cluster, "damaged".to_owned(), "-".to_owned(), "-".to_owned()];
+    }
+    let key = if state.key.is_empty() { "no" } else { &state.key };
+    let saved = match state.unreadable {
+        0 => state.saved.clone(),
+        lacking => format!("{}, without {lacking} objects", state.saved),
+    };
+    vec![name, cluster, saved, output::bytes(state.size), key.to_owned()]
 }
 
 async fn inspect(file: &Path, output: &OutputArgs) -> Result<(), Failure> {
@@ -182,12 +193,13 @@ async fn inspect(file: &Path, output: &OutputArgs) -> Result<(), Failure> {
     print(&text)
 }
 
-/// The one that is meant: by its name, or the only cluster's newest.
-fn choose(states: Vec<State>, name: Option<&str>) -> anyhow::Result<State> {
+/// The one that is meant: by its name, or the only cluster's newest. Nobody means a damaged one unless he says so.
+fn choose(mut states: Vec<State>, name: Option<&str>) -> anyhow::Result<State> {
     if let Some(name) = name {
         let found = states.into_iter().find(|state| state.name == name);
         return found.ok_or_else(|| anyhow!("the target has no state {name}; \"croft state list\" tells what it has"));
     }
+    states.retain(|state| !state.is_damaged);
     let newest = states.last().cloned().ok_or_else(|| anyhow!("the target has no saved state"))?;
     if states.iter().any(|state| state.cluster != newest.cluster) {
         return Err(anyhow!("the target has states of several clusters; say which one with --name"));
@@ -212,5 +224,10 @@ mod tests {
         assert!(choose(Vec::new(), None).is_err());
         let mixed = vec![state("a", "1"), state("b", "1")];
         assert!(choose(mixed, None).unwrap_err().to_string().contains("several clusters"));
+        let damaged = |cluster: &str| State { is_damaged: true, ..state(cluster, "3") };
+        let some = || vec![state("a", "1"), damaged("a"), damaged("b")];
+        assert_eq!(choose(some(), None).unwrap().name, "1");
+        assert!(choose(some(), Some("3")).unwrap().is_damaged);
+        assert!(choose(vec![damaged("a")], None).is_err());
     }
 }

@@ -7,9 +7,10 @@ use anyhow::Context;
 use croft_meta::time::format_seconds;
 use croft_store::embedded;
 use croft_store::sealed::{SealOptions, Sealed};
-use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Passage, Store};
+use croft_store::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, Op, Passage, Store};
 use jiff::Timestamp;
 
+use crate::output;
 use crate::settings::{EtcdSettings, StoreSettings};
 
 /// With what is secret encrypted on its way in, and opened on its way out.
@@ -76,6 +77,24 @@ pub(crate) async fn connect_past_gate(settings: &EtcdSettings) -> anyhow::Result
     connected.with_context(|| format!("cannot use etcd at {}", settings.endpoints.join(", ")))
 }
 
+/// What to tell when etcd does not take what is written into it from elsewhere: of an object that is too large, which one that is.
+pub(crate) fn refused(error: croft_store::Error, ops: &[Op]) -> anyhow::Error {
+    let size = |op: &Op| match op {
+        Op::Put { key, value, .. } => Some((key.len() + value.len(), key.clone())),
+        Op::Delete { .. } => None,
+    };
+    let largest = ops.iter().filter_map(size).max();
+    let words = match (&error, largest) {
+        (croft_store::Error::TooLarge { .. }, Some((bytes, key))) => format!(
+            "{key} has {}, which is more than this etcd takes at once: start etcd with a larger --max-request-bytes, or make the \
+             object smaller where it comes from",
+            output::bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
+        ),
+        _ => "cannot write into etcd".to_owned(),
+    };
+    anyhow::Error::new(error).context(words)
+}
+
 fn options(settings: &EtcdSettings) -> EtcdOptions {
     let client = settings.client.as_ref();
     let login = settings.login.as_ref();
@@ -113,6 +132,17 @@ mod tests {
         assert!(err.starts_with("cannot open the store in "), "{err}");
         store.close().await.unwrap();
         open(&StoreSettings::Embedded, dir.path()).await.unwrap();
+    }
+
+    #[test]
+    fn the_object_that_is_too_large_is_named() {
+        let put = |key: &str, size| Op::Put { key: key.to_owned(), value: vec![0; size].into(), lease: None };
+        let ops = [put("registry/a", 10), put("registry/b", 2 << 20), Op::Delete { key: "registry/c".to_owned() }];
+        let told = |error| format!("{:#}", refused(error, &ops));
+        let large = told(croft_store::Error::TooLarge { reason: "etcd: request is too large".to_owned() });
+        assert!(large.starts_with("registry/b has 2") && large.contains("--max-request-bytes"), "{large}");
+        let other = told(croft_store::Error::Unavailable { reason: "it is gone".to_owned() });
+        assert!(other.starts_with("cannot write into etcd: ") && !other.contains("registry"), "{other}");
     }
 
     #[tokio::test]

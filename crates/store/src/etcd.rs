@@ -99,6 +99,8 @@ pub struct Etcd {
     minds_gate: bool,
     /// When the base was set that we count from.
     base_set: i64,
+    /// Gates from before we connected stop no watch, nor does any stop who moves objects.
+    gate_since: i64,
     /// Of the members, in their order.
     endpoints: Vec<String>,
     heard: Mutex<maintenance::Heard>,
@@ -154,6 +156,7 @@ impl Etcd {
             trusts_progress,
             minds_gate,
             base_set: 0,
+            gate_since: i64::MAX,
             endpoints: options.endpoints.clone(),
             heard: Mutex::default(),
             last_compaction: Mutex::default(),
@@ -163,10 +166,12 @@ impl Etcd {
         let (base, base_set) = etcd.stored_base().await?;
         etcd.base_set = base_set;
         etcd.keys = Arc::new(Keys::new(&options.prefix).with_base(base));
-        let etcd = Arc::new(etcd);
         let revision = etcd.newest().await?;
+        if minds_gate {
+            etcd.gate_since = etcd.keys.raw(revision);
+        }
         tracing::info!(members = etcd.client.members(), %revision, trusts_progress, "etcd connected");
-        Ok(etcd)
+        Ok(Arc::new(etcd))
     }
 
     async fn kv<T: Clone, R, F>(
@@ -200,7 +205,8 @@ impl Etcd {
     async fn oldest(&self) -> Result<Revision> {
         use futures::StreamExt;
         let start = (String::new(), Revision(1));
-        let watch = Watch::new(Arc::clone(&self.client), Arc::clone(&self.keys), Arc::default(), start, true);
+        let (client, keys) = (Arc::clone(&self.client), Arc::clone(&self.keys));
+        let watch = Watch::new(client, keys, Arc::default(), start, (true, i64::MAX));
         let first = tokio::time::timeout(Duration::from_secs(5), watch.into_stream().next()).await;
         match first {
             Ok(Some(Err(Error::Compacted { oldest, .. }))) => Ok(oldest),
@@ -255,6 +261,9 @@ impl Etcd {
                 Ok(response) => response,
                 Err(status) => return Err(self.range_error(&status, at.unwrap_or_default()).await),
             };
+            if at.is_none() {
+                self.refuse_filled().await?;
+            }
             // All pages are of the moment of the first.
             let moment = *at.get_or_insert_with(|| self.header_revision(response.header));
             result.revision = moment;
@@ -394,7 +403,8 @@ impl Store for Etcd {
             }
             let (client, keys) = (Arc::clone(&self.client), Arc::clone(&self.keys));
             let watches = Arc::clone(&self.watches);
-            Ok(Watch::new(client, keys, watches, (prefix, after), self.trusts_progress).into_stream())
+            let settings = (self.trusts_progress, self.gate_since);
+            Ok(Watch::new(client, keys, watches, (prefix, after), settings).into_stream())
         }
         .boxed()
     }

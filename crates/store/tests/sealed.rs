@@ -177,7 +177,19 @@ async fn keys_are_replaced_under_load_and_nothing_is_lost() {
         let before = sealing.tally().await.unwrap().keys[0].0.id();
         let new = sealing.rotate("later").await.unwrap();
         assert_ne!(before, new);
+        assert!(sealing.progress().is_due, "what is asked for has not begun");
         assert!(matches!(sealing.rotate("again").await, Err(RotateError::UnderWay)));
+        // Not even the file can be written that lacks the old key.
+        let file = dir.path().join("keys");
+        let kept = dir.path().join("kept");
+        std::fs::rename(&file, &kept).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(sealing.settle().await.is_err());
+        let progress = sealing.progress();
+        assert!(progress.is_due && !progress.is_running, "{progress:?}");
+        assert!(progress.error.is_some_and(|error| error.starts_with("the old key was not dropped")));
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::rename(&kept, &file).unwrap();
         sealing.settle().await.unwrap();
         let tally = sealing.tally().await.unwrap();
         assert_eq!(tally.keys.len(), 1, "the old key is gone");
@@ -309,4 +321,46 @@ async fn keys_that_open_nothing_are_refused_unless_it_was_said_that_the_others_a
     assert_eq!(sealing.tally().await.unwrap().keys.len(), 1);
     store.close().await.unwrap();
     open(dir.path(), &[SECRETS]).await.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_keys_are_needed_whatever_is_to_be_encrypted() {
+    const SETTINGS: &str = "registry/harvesterhci.io/settings/";
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for dir in [&dir, &other] {
+        let store = open(dir.path(), &[SECRETS]).await;
+        put(&*store, &format!("{SETTINGS}a"), "{}").await;
+        put(&*store, &key("one"), value("one")).await;
+        store.close().await.unwrap();
+    }
+    let file = dir.path().join("keys");
+    let own = std::fs::read(&file).unwrap();
+    let engine: Arc<dyn Store> = plain(dir.path());
+    let refused = async |prefixes: &[&str]| {
+        let opened = Sealed::open(Arc::clone(&engine), options(dir.path(), prefixes), "now").await;
+        opened.map(drop).unwrap_err().to_string()
+    };
+    for prefixes in [&[][..], &[SETTINGS]] {
+        std::fs::remove_file(&file).unwrap();
+        let said = refused(prefixes).await;
+        assert!(said.contains("is not there, but the store has values"), "{prefixes:?}: {said}");
+        assert!(!file.exists(), "no other is made");
+        std::fs::copy(other.path().join("keys"), &file).unwrap();
+        let said = refused(prefixes).await;
+        assert!(said.contains("has none of the keys"), "{prefixes:?}: {said}");
+    }
+    // That they are gone can be said here too.
+    std::fs::write(&file, "").unwrap();
+    let store = Sealed::open(Arc::clone(&engine), options(dir.path(), &[]), "now").await.unwrap();
+    assert!(unreadable(&read(&*store, "one").await).is_some());
+    std::fs::write(&file, own).unwrap();
+    for prefixes in [&[][..], &[SETTINGS]] {
+        let store = Sealed::open(Arc::clone(&engine), options(dir.path(), prefixes), "now").await.unwrap();
+        assert_eq!(read(&*store, "one").await, value("one"), "{prefixes:?}");
+    }
+    // Without anything encrypted no file is needed.
+    engine.txn(Txn { compare: vec![], ops: vec![Op::Delete { key: key("one") }] }).await.unwrap();
+    std::fs::remove_file(&file).unwrap();
+    Sealed::open(Arc::clone(&engine), options(dir.path(), &[]), "now").await.unwrap();
+    assert!(!file.exists());
 }

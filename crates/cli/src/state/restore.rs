@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use super::choose;
 use super::saved::{self, About, Unnamed};
 use crate::backup::target::TargetArgs;
+use crate::migrate_store::check_gate;
 use crate::options::ServerArgs;
 use crate::server::create_data_dir;
 use crate::settings::{EtcdSettings, Settings, StoreSettings};
@@ -104,32 +105,28 @@ async fn fill_etcd(
     file: &Path,
     about: &About,
 ) -> anyhow::Result<()> {
-    let is_begun = is_begun(mover, place).await?;
+    let begun = begun(mover, place).await?;
     write_files(&settings.data_dir, &about.files)?;
-    if is_begun {
-        mover.clear().await?;
-    } else {
-        shut_gate(mover, place).await?;
+    // Anew, whatever there was: nothing that an earlier command left on its way is to be done any more.
+    let seen = shut_gate(mover, begun, place).await?;
+    if begun.is_some() {
+        check_gate(mover.clear(Some(seen)).await?)?;
     }
     // Far above what was saved, and above whatever etcd counts: nobody must take what is to come for what he knows.
     let ahead = after_restoring(Revision(about.head.revision), unix_millis());
-    mover.set_base(ahead.max(mover.revision().await?)).await?;
+    check_gate(mover.set_base(Some(seen), ahead.max(mover.revision().await?)).await?)?;
     let store = store::open_past_gate(etcd, &settings.encryption).await?;
     let written = write_records(&store, file).await;
     let closed = store.close().await;
     written?;
     closed?;
-    let (_, seen) = mover.gate().await?.context("the gate of etcd was opened meanwhile")?;
-    if !mover.set_gate(Some(seen), None).await? {
-        bail!("the gate of etcd was changed meanwhile; give the same command again");
-    }
-    Ok(())
+    check_gate(mover.set_gate(Some(seen), None).await?.is_some())
 }
 
-/// Whether an earlier command has shut the gate, and may have brought a part. Nobody else may, and nothing may be there.
-async fn is_begun(mover: &Etcd, place: &str) -> anyhow::Result<bool> {
+/// The version of the gate if an earlier command has shut it, and may have brought a part. Nobody else may, and nothing may be there.
+async fn begun(mover: &Etcd, place: &str) -> anyhow::Result<Option<i64>> {
     match mover.gate().await? {
-        Some((gate, _)) if gate.passage == Passage::Restoring && gate.other == place => return Ok(true),
+        Some((gate, seen)) if gate.passage == Passage::Restoring && gate.other == place => return Ok(Some(seen)),
         Some((gate, _)) => bail!("this etcd is not to be used: {}", gate.words()),
         None => {}
     }
@@ -137,17 +134,14 @@ async fn is_begun(mover: &Etcd, place: &str) -> anyhow::Result<bool> {
     if !mover.range(Range { limit: 1, ..Range::default() }).await?.records.is_empty() {
         bail!("there are objects in this etcd already; \"etcdctl del --prefix /croft/\" removes them all");
     }
-    Ok(false)
+    Ok(None)
 }
 
-async fn shut_gate(mover: &Etcd, place: &str) -> anyhow::Result<()> {
+async fn shut_gate(mover: &Etcd, seen: Option<i64>, place: &str) -> anyhow::Result<i64> {
     let id = format!("{:016x}", getrandom::u64()?);
     let when = format_seconds(Timestamp::now());
     let gate = Gate { passage: Passage::Restoring, id, other: place.to_owned(), when };
-    if !mover.set_gate(None, Some(&gate)).await? {
-        bail!("somebody else has begun to fill this etcd");
-    }
-    Ok(())
+    mover.set_gate(seen, Some(&gate)).await?.context("somebody else has begun to fill this etcd")
 }
 
 async fn write_records(store: &Arc<dyn Store>, file: &Path) -> anyhow::Result<()> {
@@ -176,10 +170,11 @@ fn unix_millis() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
-async fn put(store: Arc<dyn Store>, record: Record) -> anyhow::Result<()> {
+async fn put(etcd: Arc<dyn Store>, record: Record) -> anyhow::Result<()> {
     let is_new = Compare { key: record.key.clone(), revision: Revision::ZERO };
     let op = Op::Put { key: record.key.clone(), value: record.value, lease: None };
-    match store.txn(Txn { compare: vec![is_new], ops: vec![op] }).await? {
+    let txn = Txn { compare: vec![is_new], ops: vec![op.clone()] };
+    match etcd.txn(txn).await.map_err(|error| store::refused(error, &[op]))? {
         TxnResult::Committed(_) => Ok(()),
         TxnResult::Conflict(_) => bail!("somebody else writes into this etcd: {} is there", record.key),
     }

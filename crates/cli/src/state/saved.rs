@@ -12,6 +12,7 @@ use rustix::fs::MemfdFlags;
 use serde_json::{Value, json};
 
 /// What a file has.
+#[derive(Default)]
 pub(super) struct About {
     pub(super) head: Head,
     pub(super) records: u64,

@@ -120,7 +120,7 @@ impl Scheduled {
         for name in removed.context("cannot remove what is left of earlier attempts")? {
             warn!(name, "removed a state that was never finished");
         }
-        let state = described(&about.head);
+        let state = described(&about);
         claim.schedule.writing.clone_from(&state.name);
         let kept = holding(claim, write(&opened, state, &file)).await??;
         claim.schedule.writing.clear();
@@ -252,10 +252,10 @@ mod tests {
     #[test]
     fn names_tell_their_age() {
         assert!(is_old("20200102t030405z"));
-        let now = described(&croft_store::saved::Head {
-            saved: croft_meta::time::format_seconds(Timestamp::now()),
-            ..croft_store::saved::Head::default()
-        });
+        let saved = croft_meta::time::format_seconds(Timestamp::now());
+        let head = croft_store::saved::Head { saved, ..croft_store::saved::Head::default() };
+        let now = described(&About { head, unreadable: 1, ..About::default() });
+        assert_eq!(now.unreadable, 1, "the target tells what it lacks");
         assert!(!is_old(&now.name), "{}", now.name);
         assert!(!is_old("something"));
     }

@@ -1,9 +1,11 @@
 //! Forgetting: when (a policy) and how (in steps so small that no writer notices).
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use croft_meta::Revision;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::schema::{self, SWEPT};
@@ -144,10 +146,28 @@ pub(super) fn release_space(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Held while [`TEMPORARY_FILES`] is set: it is one for the whole process.
+static REWRITING: Mutex<()> = Mutex::new(());
+/// Where they are. Deprecated for being one for all, but there is no other way that needs no change of the environment.
+const TEMPORARY_FILES: &str = "temp_store_directory";
+
 /// Writes the whole file anew, so that nothing of what was deleted is left in it or in its log. False if a reader was in the way
 /// of the log's end.
-pub(super) fn rewrite(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.execute_batch("VACUUM")?;
+///
+/// SQLite makes a whole copy first, in a temporary database. It is a file beside the store's, which has no name and goes with the
+/// process: in memory, or where `/tmp` is, it might not have room.
+pub(super) fn rewrite(connection: &Connection, path: &Path) -> rusqlite::Result<bool> {
+    {
+        let _turn = REWRITING.lock();
+        // One that cannot be said in UTF-8 is left to SQLite's choice.
+        let dir = path.parent().and_then(Path::to_str).unwrap_or_default();
+        connection.pragma_update(None, TEMPORARY_FILES, dir)?;
+        connection.pragma_update(None, "temp_store", "FILE")?;
+        let rewritten = connection.execute_batch("VACUUM");
+        let restored = schema::keep_temporary_in_memory(connection);
+        let elsewhere = connection.pragma_update(None, TEMPORARY_FILES, "");
+        rewritten.and(restored).and(elsewhere)?;
+    }
     cut_log(connection)
 }
 
@@ -159,6 +179,10 @@ pub(super) fn cut_log(connection: &Connection) -> rusqlite::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -183,5 +207,68 @@ mod tests {
             let due = schedule.due(at(seconds), Revision(newest));
             assert_eq!(due, expected.map(Revision), "after {seconds} s");
         }
+    }
+
+    /// Of this process, in bytes, as the kernel calls it.
+    fn memory(what: &str) -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':')).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// Where a file is that is open and has no name.
+    fn nameless_file() -> Option<PathBuf> {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let mut targets = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+        targets.find(|path| path.to_string_lossy().ends_with(" (deleted)"))
+    }
+
+    fn rewrite_large(dir: &Path) {
+        const SIZE: u64 = 32 << 20;
+        let path = dir.join(schema::FILE);
+        let connection = schema::open_writer(&path).unwrap();
+        let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+            INSERT INTO log (key, value, sum) SELECT 'k' || i, randomblob(4096), 0 FROM n";
+        connection.execute(rows, [i64::try_from(SIZE / 4096).unwrap()]).unwrap();
+        cut_log(&connection).unwrap();
+        // Its peak so far is forgotten.
+        std::fs::write("/proc/self/clear_refs", "5").unwrap();
+        let before = memory("VmHWM");
+        let is_over = AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| {
+                while !is_over.load(Ordering::Acquire) {
+                    if let Some(found) = nameless_file() {
+                        return Some(found);
+                    }
+                }
+                None
+            });
+            let rewritten = rewrite(&connection, &path);
+            is_over.store(true, Ordering::Release);
+            assert!(rewritten.unwrap());
+            watching.join().unwrap()
+        });
+        let grown = memory("VmHWM").saturating_sub(before);
+        assert!(grown < SIZE / 2, "{grown} bytes of memory for a file of {SIZE}");
+        assert!(seen.as_ref().is_some_and(|path| path.starts_with(dir)), "{seen:?}");
+        let store: i64 = connection.pragma_query_value(None, "temp_store", |row| row.get(0)).unwrap();
+        assert_eq!(store, 2, "all else is in memory as before");
+        assert_eq!(std::fs::read_dir(dir).unwrap().count(), 3, "the file, its log and the index of that");
+    }
+
+    #[test]
+    fn a_file_is_written_anew_beside_itself_and_not_in_memory() {
+        const DIR: &str = "CROFT_TEST_REWRITE";
+        if let Some(dir) = std::env::var_os(DIR) {
+            return rewrite_large(Path::new(&dir));
+        }
+        // By itself, so that what other tests need does not count.
+        let dir = tempfile::tempdir().unwrap();
+        let name = "embedded::compaction::tests::a_file_is_written_anew_beside_itself_and_not_in_memory";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name]).env(DIR, dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
 }

@@ -106,7 +106,7 @@ fn prepare_writer(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", super::checkpoint::WAL_KEPT_BYTES)?;
     connection.pragma_update(None, "cache_size", -4096)?;
-    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    keep_temporary_in_memory(&connection)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -117,6 +117,11 @@ fn prepare_writer(path: &Path) -> rusqlite::Result<Connection> {
         ))?;
     }
     Ok(connection)
+}
+
+/// Where what SQLite sorts is, which is little here.
+pub(super) fn keep_temporary_in_memory(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
 /// Refuses a database that is not ours or from a later version, before anything is written to it.

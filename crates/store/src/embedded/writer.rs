@@ -245,7 +245,7 @@ impl Writer {
     }
 
     fn rewrite(&self) -> rusqlite::Result<bool> {
-        let is_done = compaction::rewrite(&self.connection)?;
+        let is_done = compaction::rewrite(&self.connection, &self.shared.path)?;
         if is_done {
             schema::clear_mark(&self.connection, schema::SCRUB)?;
         }

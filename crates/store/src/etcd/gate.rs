@@ -15,6 +15,9 @@ use super::proto::response_op::Response as RawAnswer;
 use super::{Etcd, errors, proto};
 use crate::{Error, Result};
 
+const RECOUNTED: &str = "the objects of this etcd were moved away and back, or restored, since this server was started, and their \
+                         revisions are counted anew; restart this server";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Passage {
@@ -58,6 +61,17 @@ impl Gate {
             Passage::Left => format!("its objects were moved to {other} at {when}; use that one"),
         }
     }
+
+    /// Fails if other objects come, for who follows those that were here.
+    fn refuse_filling(&self) -> Result<()> {
+        match self.passage {
+            Passage::Arriving | Passage::Restoring => Err(Error::Engine {
+                context: "this etcd is filled anew, and must not be followed meanwhile".to_owned(),
+                source: self.words().into(),
+            }),
+            Passage::Leaving | Passage::Left => Ok(()),
+        }
+    }
 }
 
 impl Etcd {
@@ -69,39 +83,44 @@ impl Etcd {
         Ok(Some((parse(&kv.value)?, kv.mod_revision)))
     }
 
-    /// Puts another in the place of the one that was seen, or takes it away. False if it is another by now.
-    pub async fn set_gate(&self, seen: Option<i64>, gate: Option<&Gate>) -> Result<bool> {
+    /// Puts another in the place of the one that was seen, or takes it away. Returns the version of the new one, or `None` if it is
+    /// another by now.
+    pub async fn set_gate(&self, seen: Option<i64>, gate: Option<&Gate>) -> Result<Option<i64>> {
         let key = self.keys.gate_key();
         let op = match gate {
             Some(gate) => {
                 let value = serde_json::to_vec(gate).map_err(|error| invalid(&error))?;
-                RawOp::RequestPut(proto::PutRequest { key: key.clone(), value, lease: 0 })
+                RawOp::RequestPut(proto::PutRequest { key, value, lease: 0 })
             }
-            None => RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key: key.clone(), ..Default::default() }),
+            None => RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key, ..Default::default() }),
         };
+        self.change_at_gate(seen, op).await
+    }
+
+    /// Deletes all our keys, but neither gate nor base. False if the gate is another than the one that was seen.
+    pub async fn clear(&self, seen: Option<i64>) -> Result<bool> {
+        let (key, range_end) = self.keys.prefix("");
+        let op = RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key, range_end });
+        Ok(self.change_at_gate(seen, op).await?.is_some())
+    }
+
+    /// For who connects after this, revisions go on from here. False if the gate is another than the one that was seen.
+    pub async fn set_base(&self, seen: Option<i64>, base: Revision) -> Result<bool> {
+        let put = proto::PutRequest { key: self.keys.base_key(), value: base.to_string().into_bytes(), lease: 0 };
+        Ok(self.change_at_gate(seen, RawOp::RequestPut(put)).await?.is_some())
+    }
+
+    /// Does something if the gate is the one that was seen, at the revision that is returned. What is late, of a command that was
+    /// given up, must do no harm to what came after it.
+    async fn change_at_gate(&self, seen: Option<i64>, op: RawOp) -> Result<Option<i64>> {
         let request = proto::TxnRequest {
-            compare: vec![is_at(key, seen.unwrap_or(0))],
+            compare: vec![is_at(self.keys.gate_key(), seen.unwrap_or(0))],
             success: vec![proto::RequestOp { request: Some(op) }],
             failure: Vec::new(),
         };
         let answer = self.kv(request, Repeat::IfUnsent, |mut kv, request| async move { kv.txn(request).await }).await;
-        Ok(answer.map_err(|status| errors::error(&status))?.succeeded)
-    }
-
-    /// Deletes all our keys, but neither gate nor base.
-    pub async fn clear(&self) -> Result<()> {
-        let (key, range_end) = self.keys.prefix("");
-        let op = RawOp::RequestDeleteRange(proto::DeleteRangeRequest { key, range_end });
-        let request = proto::TxnRequest { success: vec![proto::RequestOp { request: Some(op) }], ..Default::default() };
-        let answer = self.kv(request, Repeat::Safe, |mut kv, request| async move { kv.txn(request).await }).await;
-        answer.map(drop).map_err(|status| errors::error(&status))
-    }
-
-    /// For who connects after this, revisions go on from here.
-    pub async fn set_base(&self, base: Revision) -> Result<()> {
-        let put = proto::PutRequest { key: self.keys.base_key(), value: base.to_string().into_bytes(), lease: 0 };
-        let sent = self.kv(put, Repeat::Safe, |mut kv, request| async move { kv.put(request).await }).await;
-        sent.map(drop).map_err(|status| errors::error(&status))
+        let answer = answer.map_err(|status| errors::error(&status))?;
+        Ok(answer.succeeded.then(|| answer.header.map_or(0, |header| header.revision)))
     }
 
     /// And when it was set, as etcd counts; 0 if it never was.
@@ -115,6 +134,20 @@ impl Etcd {
             source: text.into(),
         })?;
         Ok((base, kv.mod_revision))
+    }
+
+    /// Fails for who has been open since before etcd was filled with other objects, or is at this moment. To be asked after what was
+    /// read: then that was not read in between.
+    pub(super) async fn refuse_filled(&self) -> Result<()> {
+        if !self.minds_gate {
+            return Ok(());
+        }
+        // In this order: the base is set while the gate is shut.
+        if let Some((gate, _)) = self.gate().await? {
+            gate.refuse_filling()?;
+        }
+        let (_, base_set) = self.stored_base().await?;
+        if base_set == self.base_set { Ok(()) } else { Err(Error::ReadOnly { reason: RECOUNTED.to_owned() }) }
     }
 
     pub(super) async fn refuse_at_gate(&self) -> Result<()> {
@@ -145,11 +178,7 @@ impl Etcd {
             return Some(gate.map_or_else(|error| error, |gate| Error::ReadOnly { reason: gate.words() }));
         }
         let is_same = base.map_or(0, |kv| kv.mod_revision) == self.base_set;
-        (!is_same).then(|| Error::ReadOnly {
-            reason: "the objects of this etcd were moved away and back, or restored, since this server was started, and their \
-                     revisions are counted anew; restart this server"
-                .to_owned(),
-        })
+        (!is_same).then(|| Error::ReadOnly { reason: RECOUNTED.to_owned() })
     }
 }
 
@@ -160,6 +189,11 @@ pub(super) fn is_at(key: Vec<u8>, mod_revision: i64) -> proto::Compare {
         key,
         target_union: Some(TargetUnion::ModRevision(mod_revision)),
     }
+}
+
+/// The same of what the key of the gate has now, which may be nothing.
+pub(super) fn refuse_filling(value: &[u8]) -> Result<()> {
+    if value.is_empty() { Ok(()) } else { parse(value)?.refuse_filling() }
 }
 
 fn parse(value: &[u8]) -> Result<Gate> {

@@ -10,6 +10,7 @@ pub(super) struct Keys {
     root: String,
     /// Beside the root, so that no range shows it; before it, so that one watch can take in both.
     progress: String,
+    /// Before that one, for the same watch.
     gate: String,
     maintenance: String,
     base_key: String,
@@ -87,12 +88,17 @@ impl Keys {
         (first, end)
     }
 
-    pub(super) fn everything_with_progress_key(&self) -> (Vec<u8>, Vec<u8>) {
-        (self.progress_key(), prefix_end(self.root.as_bytes()))
+    /// The same for a watch, with the gate, the key for progress, and whatever else is before it.
+    pub(super) fn prefix_with_gate(&self, prefix: &str) -> (Vec<u8>, Vec<u8>) {
+        (self.gate_key(), self.prefix(prefix).1)
     }
 
     pub(super) fn progress_key(&self) -> Vec<u8> {
         self.progress.clone().into_bytes()
+    }
+
+    pub(super) fn is_gate_key(&self, key: &[u8]) -> bool {
+        key == self.gate.as_bytes()
     }
 
     pub(super) fn is_progress_key(&self, key: &[u8]) -> bool {
@@ -114,11 +120,10 @@ mod tests {
             let (first, end) = keys.prefix("");
             assert!(first.as_slice() <= b"/croft/a".as_slice() && b"/croft/\xf4".as_slice() < end.as_slice());
             assert!(end.as_slice() <= b"/croft2/".as_slice());
-            let (first_all, end_all) = keys.everything_with_progress_key();
-            assert!(first_all <= keys.progress_key() && first_all < first && end_all == end);
-            assert!(keys.progress_key() < first);
-            for beside in [keys.gate_key(), keys.base_key(), keys.maintenance_key()] {
-                assert!(beside < first_all, "no watch and no range shows it");
+            let (first_all, end_all) = keys.prefix_with_gate("");
+            assert!(first_all <= keys.gate_key() && first_all <= keys.progress_key() && end_all == end);
+            for beside in [keys.gate_key(), keys.progress_key(), keys.base_key(), keys.maintenance_key()] {
+                assert!(beside < first, "no range shows it");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! A watch that outlives its connections.
+//! A watch that outlives its connections, but not the objects: when etcd is filled with others, all that there was is cleared
+//! first, and whoever took that for deletions would end every machine. The gate is shut before, and the same watch shows it.
 //!
 //! It asks for changes from the last revision that it has delivered, that one included, and drops what it has seen.
 //! Asking one revision back costs nothing and makes etcd refuse a start at its compaction point, where versions
@@ -16,12 +17,12 @@ use tonic::Streaming;
 
 use super::Requests;
 use super::client::{Client, is_member_failing, is_stale_token};
-use super::errors;
 use super::keys::Keys;
 use super::proto::event::EventType;
 use super::proto::watch_client::WatchClient;
 use super::proto::watch_request::RequestUnion;
 use super::proto::{Event as Raw, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
+use super::{errors, gate};
 use crate::{Error, Event, Result, WatchItem};
 
 /// The first answer to a new watch must come within this.
@@ -39,6 +40,8 @@ pub(super) struct Watch {
     pub(super) prefix: String,
     /// Answers to progress requests keep their place among the events; if not, a key is written instead.
     pub(super) trusts_progress: bool,
+    /// A gate that was shut after this, as etcd counts, to fill etcd with other objects ends the watch.
+    pub(super) gate_since: i64,
     /// Everything up to here has been delivered.
     pub(super) last: Revision,
     connection: Option<Connection>,
@@ -57,7 +60,7 @@ impl Watch {
         keys: Arc<Keys>,
         open: Arc<Requests>,
         (prefix, last): (String, Revision),
-        trusts_progress: bool,
+        (trusts_progress, gate_since): (bool, i64),
     ) -> Self {
         Self {
             client,
@@ -65,6 +68,7 @@ impl Watch {
             open,
             prefix,
             trusts_progress,
+            gate_since,
             last,
             connection: None,
             ready: VecDeque::new(),
@@ -123,11 +127,8 @@ impl Watch {
     async fn connect(&mut self) {
         let (number, channel) = self.client.member();
         let (sender, mut receiver) = mpsc::channel(4);
-        let (key, range_end) = if self.trusts_progress {
-            self.keys.prefix(&self.prefix)
-        } else {
-            self.keys.everything_with_progress_key()
-        };
+        // With what is written instead of asking for progress.
+        let (key, range_end) = self.keys.prefix_with_gate(&self.prefix);
         let create = WatchCreateRequest {
             key,
             range_end,
@@ -198,7 +199,7 @@ impl Watch {
         self.fragments.extend(response.events);
         if !response.fragment {
             let events = std::mem::take(&mut self.fragments);
-            self.deliver(events);
+            self.deliver(events)?;
         }
         Ok(())
     }
@@ -229,7 +230,7 @@ impl Watch {
     }
 
     /// One item per transaction.
-    fn deliver(&mut self, events: Vec<Raw>) {
+    fn deliver(&mut self, events: Vec<Raw>) -> Result<()> {
         let mut transaction: Vec<Event> = Vec::new();
         let mut newest = self.last;
         for event in events {
@@ -239,6 +240,9 @@ impl Watch {
                 continue;
             }
             newest = at;
+            if kv.mod_revision > self.gate_since && self.keys.is_gate_key(&kv.key) {
+                gate::refuse_filling(&kv.value)?;
+            }
             if self.keys.is_progress_key(&kv.key) {
                 flush(&mut self.ready, &mut transaction);
                 self.ready.push_back(WatchItem::Progress(at));
@@ -253,6 +257,7 @@ impl Watch {
         }
         flush(&mut self.ready, &mut transaction);
         self.last = newest;
+        Ok(())
     }
 }
 

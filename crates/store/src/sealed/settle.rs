@@ -32,6 +32,8 @@ const LONGEST_REST: Duration = Duration::from_millis(50);
 /// How far it is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    /// Something is not as it is wanted, as far as is known, and an attempt at it has not begun yet.
+    pub is_due: bool,
     pub is_running: bool,
     /// Objects that were rewritten, of those that were found.
     pub done: u64,
@@ -115,7 +117,9 @@ impl Sealing {
     }
 
     pub fn progress(&self) -> Progress {
-        self.progress.lock().clone()
+        // Looked at first: an attempt says that it runs before it takes this back.
+        let is_due = self.is_unsettled.load(Ordering::Acquire);
+        Progress { is_due, ..self.progress.lock().clone() }
     }
 
     /// Makes a new key for all that is written from now on. Whatever was encrypted with the others is rewritten by
@@ -148,8 +152,8 @@ impl Sealing {
 
     /// Rewrites what is not as it is wanted, then drops the keys that nothing needs.
     pub async fn settle(&self) -> Result<()> {
-        self.is_unsettled.store(false, Ordering::Release);
         *self.progress.lock() = Progress { is_running: true, ..Progress::default() };
+        self.is_unsettled.store(false, Ordering::Release);
         let outcome = self.rewrite_all().await;
         let mut progress = self.progress.lock();
         progress.is_running = false;

@@ -40,14 +40,14 @@ impl Sealed {
                 }
                 keys
             }
-            None | Some(_) if options.prefixes.is_empty() => Keyring::default(),
-            // An empty file is how one says that the keys are gone.
-            Some(_) => new_file(&options, now).await?,
-            None => {
-                if let Some(id) = encrypted_with(&*inner, &options.prefixes, &Keyring::default()).await? {
+            found => {
+                // An empty file is how one says that the keys are gone.
+                if found.is_none()
+                    && let Some(id) = encrypted_with(&*inner, &options.prefixes, &Keyring::default()).await?
+                {
                     return Err(KeyFileError::Missing { path: options.key_file, id }.into());
                 }
-                new_file(&options, now).await?
+                if options.prefixes.is_empty() { Keyring::default() } else { new_file(&options, now).await? }
             }
         };
         let is_rotating = keys.all().len() > 1;
@@ -76,10 +76,14 @@ async fn new_file(options: &SealOptions, now: &str) -> Result<Keyring, SealError
 }
 
 /// A key that something is encrypted with, unless something is with one of `keys`. That a value is damaged says nothing.
+///
+/// What is encrypted need not be what is to be: other kinds were chosen before, or none are now. So all else is looked at too, but
+/// only where nothing is found below `prefixes`. Such a start reads the values once more, which takes less than making objects of
+/// them as it does next.
 async fn encrypted_with(store: &dyn Store, prefixes: &[String], keys: &Keyring) -> Result<Option<String>> {
     let mut other = None;
-    for prefix in prefixes {
-        let mut range = Range { prefix: prefix.clone(), limit: PAGE, ..Range::default() };
+    for prefix in prefixes.iter().map(String::as_str).chain([""]) {
+        let mut range = Range { prefix: prefix.to_owned(), limit: PAGE, ..Range::default() };
         loop {
             let page = store.range(range.clone()).await?;
             for record in page.records.iter().filter(|record| envelope::is_sealed(&record.value)) {
@@ -89,10 +93,11 @@ async fn encrypted_with(store: &dyn Store, prefixes: &[String], keys: &Keyring) 
                 }
                 other.get_or_insert_with(|| id.map(|id| id.to_string()).unwrap_or_default());
             }
+            if other.is_some() && keys.all().is_empty() {
+                return Ok(other);
+            }
             match page.records.last() {
-                Some(last) if page.more && (other.is_none() || !keys.all().is_empty()) => {
-                    range.after.clone_from(&last.key);
-                }
+                Some(last) if page.more => range.after.clone_from(&last.key),
                 _ => break,
             }
         }

@@ -58,7 +58,7 @@ fn new_first_page(path: &Path, is_rewritten: bool) -> Result<Vec<u8>> {
     let connection = schema::open_writer(path)?;
     let close = || -> rusqlite::Result<()> {
         if is_rewritten {
-            compaction::rewrite(&connection)?;
+            compaction::rewrite(&connection, path)?;
         }
         compaction::cut_log(&connection).map(drop)
     };
