@@ -54,9 +54,10 @@ impl Revoked {
             // Certificates and tokens tell whole seconds.
             Listed::Lost { since } => return marks.issued.as_second() < since.as_second(),
         };
+        let mut fingerprints = [Some(&marks.fingerprint), marks.twin.as_ref()].into_iter().flatten();
         // Nearly always empty.
         !revoked.is_empty()
-            && (revoked.contains(&format!("x509-sha256-{}", marks.fingerprint))
+            && (fingerprints.any(|fingerprint| revoked.contains(&format!("x509-sha256-{fingerprint}")))
                 || revoked.contains(&format!("x509-serial-{}", marks.serial)))
     }
 

@@ -246,6 +246,25 @@ async fn another_credential_of_the_request_does_not_make_up_for_one_that_has_end
 }
 
 #[tokio::test]
+async fn a_revoked_certificate_is_not_good_again_with_the_other_form_of_its_signature() {
+    let (keys, cache) = (Keys::new(), TestCache::new([]).await);
+    let authenticator = keys.authenticator(&cache);
+    let one = certificate(&keys, "ann", &[], Timestamp::now());
+    let two = vec![CertificateDer::from(croft_pki::twin::of(&one[0]).unwrap())];
+    let by =
+        async |chain: &[CertificateDer<'static>]| authenticator.authenticate(&headers(&[]), Some(chain), None).await;
+    for (revoked, other) in [(&one, &two), (&two, &one)] {
+        let id = by(revoked).await.unwrap().extra[CREDENTIAL_ID][0].strip_prefix("X509SHA256=").unwrap().to_owned();
+        assert!(by(other).await.is_ok());
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[(&format!("x509-sha256-{id}"), "")])).await;
+        for chain in [revoked, other] {
+            assert_eq!(by(chain).await.unwrap_err().code(), 401);
+        }
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[])).await;
+    }
+}
+
+#[tokio::test]
 async fn who_came_by_a_password_stays_until_it_changes_even_while_the_name_is_locked() {
     let cache = TestCache::new([user("ann", "secret")]).await;
     let authenticator = Keys::new().authenticator(&cache);
