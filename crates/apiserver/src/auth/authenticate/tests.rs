@@ -301,10 +301,13 @@ async fn while_what_was_revoked_cannot_be_read_only_what_is_new_is_good() {
     let old = certificate(&keys, "ann", &[], Timestamp::now() - SignedDuration::from_mins(1));
     assert!(by(&old).await);
     cache.lose("core/secrets/kube-system/revoked-credentials").await;
+    let before = Timestamp::now();
+    let now = authenticator.revoked.time_to_issue().await;
     assert!(!by(&old).await);
-    assert!(by(&certificate(&keys, "ann", &[], Timestamp::now())).await);
-    let now = Timestamp::now().as_second();
-    for (id, issued, refused) in [("a", Some(now - 60), true), ("a", None, true), ("a", Some(now + 1), false)] {
+    assert!(!by(&certificate(&keys, "ann", &[], before)).await, "of the very second");
+    assert!(by(&certificate(&keys, "ann", &[], now)).await);
+    let (before, now) = (before.as_second(), now.as_second());
+    for (id, issued, refused) in [("a", Some(before), true), ("a", None, true), ("a", Some(now), false)] {
         assert_eq!(authenticator.revoked.has_token(id, || issued), refused, "{issued:?}");
     }
     assert!(!authenticator.revoked.has_token("", || None), "without an id it was never in the list");
