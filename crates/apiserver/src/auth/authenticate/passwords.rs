@@ -32,6 +32,8 @@ const VERIFIED_TTL: Duration = Duration::from_mins(1);
 const CHECKS_AT_A_TIME: usize = 2;
 /// More than this would be told later than they want to wait.
 const CHECKS_WAITING: usize = 128;
+/// A name, a password or a code of more bytes is none but a way to keep the server busy.
+pub(crate) const LONGEST: usize = 1_024;
 
 #[derive(Debug)]
 pub(super) struct Passwords {
@@ -136,6 +138,10 @@ impl Passwords {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Proven, LoginError> {
+        // Nothing is kept of what nobody can have.
+        if credentials.is_too_long() {
+            return self.refused(LoginError::Wrong("the name, the password or the code is too long".to_owned()));
+        }
         let asked = Asked { watched: watched(&credentials.name, address), credentials, address, now };
         if let Some(outcome) = self.without_hashing(&asked) {
             return outcome;
