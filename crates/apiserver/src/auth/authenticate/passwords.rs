@@ -25,7 +25,7 @@ use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
 use crate::user::UserInfo;
 
-const SECRET_TYPE: &str = "croft.io/user";
+pub(super) const USER_TYPE: &str = "croft.io/user";
 /// How long a right password need not be hashed again. A new hash in the Secret counts at once.
 const VERIFIED_TTL: Duration = Duration::from_mins(1);
 /// Each check takes a core and 19 MiB for tens of milliseconds; more at a time would only be a way to attack us.
@@ -69,7 +69,7 @@ pub(crate) struct LocalUser {
 impl LocalUser {
     /// What the Secret that is named after the user says.
     pub(crate) fn read(secret: &Value, name: &str) -> Option<Self> {
-        if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
+        if secret["type"] != USER_TYPE || object::deletion_timestamp(secret).is_some() {
             return None;
         }
         // The name in the data is the user's; the Secret's only finds it.
