@@ -85,6 +85,7 @@ pub(crate) fn admit_update(call: &Call, target: &Target, new: &mut Value, old: &
         ("", "secrets") => {
             guard_credentials(call, target, new)?;
             guard_credentials(call, target, old)?;
+            auth::authenticate::validity::end_with_password(new, old);
             call.server.auth.tokens.fill_token_secret(new)?;
         }
         ("", "serviceaccounts") if !call.user.is_member_of(auth::MASTERS) => {

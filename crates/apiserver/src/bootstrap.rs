@@ -27,7 +27,7 @@ use croft_pki::{Secret, password};
 use croft_store::Compare;
 use serde_json::{Value, json};
 
-use crate::auth::authenticate::{second_factor, validity};
+use crate::auth::authenticate::{second_factor, secret_text, validity};
 use crate::call::{Call, Target};
 use crate::options::{FieldValidation, WriteOptions};
 use crate::server::ApiServer;
@@ -295,18 +295,20 @@ async fn admin_user(server: &Arc<ApiServer>, given: Option<Secret>) -> Result<Op
         tracing::warn!("the admin's password cannot be read; the kubeconfig in the data directory works without it");
         return Ok(None);
     }
-    let exists = secrets.get(&id).is_some();
+    let known = secrets.get(&id).map(|user| secret_text(&user.json(), "password-hash").unwrap_or_default());
     let (secret, generated) = match given {
         Some(given) => (given, false),
-        None if exists => return Ok(None),
+        None if known.is_some() => return Ok(None),
         None => (password::generate().map_err(ApiError::internal)?, true),
     };
     // Hashing takes its time by design.
     let plain = secret.clone();
-    let hash = tokio::task::spawn_blocking(move || password::hash(plain.reveal()))
-        .await
-        .map_err(ApiError::internal)?
-        .map_err(ApiError::internal)?;
+    let hash = move || match known.filter(|known| password::verify(plain.reveal(), known)) {
+        // Another hash would be another password, which ends what the user has open.
+        Some(known) => Ok(known),
+        None => password::hash(plain.reveal()),
+    };
+    let hash = tokio::task::spawn_blocking(hash).await.map_err(ApiError::internal)?.map_err(ApiError::internal)?;
     let mut user = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "croft.io/user",
         "metadata": { "name": format!("user-{ADMIN}"), "namespace": "kube-system" },

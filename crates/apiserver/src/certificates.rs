@@ -84,11 +84,12 @@ impl Served {
                 },
                 () = stop.cancelled() => return,
             }
-            self.look(&server, Timestamp::now());
+            self.look(&server).await;
         }
     }
 
-    fn look(&mut self, server: &ApiServer, now: Timestamp) {
+    async fn look(&mut self, server: &ApiServer) {
+        let now = server.auth.authenticator.revoked.time_to_issue().await;
         let ahead = ahead(server);
         if let Err(error) = write_kubeconfig(&self.data_dir, server, self.first, ahead, now) {
             tracing::error!(error = %Chain(&error), "the admin kubeconfig could not be renewed");

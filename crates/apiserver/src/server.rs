@@ -275,7 +275,7 @@ impl Running {
 /// Starts a server; it is ready when this returns.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let (server, tasks) = assemble(&config).await?;
-    let (pki_dir, now) = (server.pki_dir.clone(), Timestamp::now());
+    let (pki_dir, now) = (server.pki_dir.clone(), server.auth.authenticator.revoked.time_to_issue().await);
     let listeners = serve::bind(&config.listen)?;
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
     let first = *addresses.first().ok_or(StartError::NoListener)?;

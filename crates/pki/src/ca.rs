@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, UnixTime, pem::PemObject};
@@ -286,7 +286,17 @@ fn params(name: DistinguishedName, life: Duration, now: Timestamp) -> Result<Cer
     params.not_before = epoch + since_epoch(start)?;
     params.not_after = epoch + since_epoch(not_after(life, now)?)?;
     params.distinguished_name = name;
+    params.serial_number = Some(serial_number()?);
     Ok(params)
+}
+
+/// One that no other certificate has. By itself rcgen makes it of the key, which may have several.
+fn serial_number() -> Result<SerialNumber> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(Error::Random)?;
+    // Positive, and always of the same length.
+    bytes[0] = bytes[0] & 0x7f | 0x40;
+    Ok(SerialNumber::from_slice(&bytes))
 }
 
 fn not_after(life: Duration, now: Timestamp) -> Result<Timestamp> {

@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{X509Certificate, X509Name};
 
-use crate::{Error, Result, ca, tls};
+use crate::{Error, Result, ca, tls, twin};
 
 /// A user's uid may be carried in the subject under this number of Kubernetes' own.
 const UID: &str = "1.3.6.1.4.1.57683.2";
@@ -33,11 +33,13 @@ pub struct Identity {
     pub marks: Marks,
 }
 
-/// What a certificate can be named by, both in lower-case hexadecimal.
+/// What a certificate can be named by, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// SHA-256 of the whole certificate.
     pub fingerprint: String,
+    /// The same of its [twin]: whoever has the one can make the other.
+    pub twin: Option<String>,
     /// Without leading zeros.
     pub serial: String,
     /// When it was made: our authority's are good from a little before.
@@ -48,8 +50,10 @@ impl Marks {
     fn of(der: &[u8], cert: &X509Certificate<'_>) -> Self {
         let serial = hex(cert.raw_serial());
         let from = Timestamp::from_second(cert.validity().not_before.timestamp()).unwrap_or(Timestamp::MIN);
+        let fingerprint = |der: &[u8]| hex(&Sha256::digest(der));
         Self {
-            fingerprint: hex(&Sha256::digest(der)),
+            fingerprint: fingerprint(der),
+            twin: twin::of(der).map(|twin| fingerprint(&twin)),
             serial: serial.trim_start_matches('0').to_owned(),
             issued: from.checked_add(ca::BACKDATE).unwrap_or(from),
         }

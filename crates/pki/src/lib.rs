@@ -19,6 +19,7 @@ pub mod any_server;
 pub mod bearer;
 pub mod ca;
 pub mod client_cert;
+mod der;
 mod error;
 mod file;
 pub mod front_proxy;
@@ -35,6 +36,7 @@ pub mod ssh;
 mod subject;
 pub mod tls;
 pub mod totp;
+pub mod twin;
 
 pub use bearer::BearerToken;
 pub use ca::{Ca, Issued};

@@ -165,6 +165,10 @@ mod tests {
         // A certificate for servers is no proof of who a client is.
         let served = ca.sign(&request, Purpose::Server, false, HOUR, now()).unwrap();
         assert!(ca.verify_client(&[CertificateDer::from_pem_slice(served.as_bytes()).unwrap()], now()).is_err());
+        // Two of one key can be told apart, also by what is signed.
+        let serial = |pem: &str| crate::client_cert::describe(pem.as_bytes()).unwrap().0.serial;
+        assert_ne!(serial(&cert), serial(&served));
+        assert_eq!(serial(&cert).len(), 32);
     }
 
     #[test]

@@ -179,14 +179,21 @@ fn body(batch: &[Waiting]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
 
+    /// Nobody listens there.
     fn config(buffer_size: usize) -> AuditWebhook {
+        config_for("127.0.0.1:1", buffer_size)
+    }
+
+    fn config_for(receiver: &str, buffer_size: usize) -> AuditWebhook {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config");
-        // Nobody listens there.
-        std::fs::write(&file, "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]").unwrap();
+        std::fs::write(&file, format!("clusters: [{{name: a, cluster: {{server: 'http://{receiver}'}}}}]")).unwrap();
         let (max_wait, initial_backoff) = (Duration::from_millis(1), Duration::from_millis(1));
         AuditWebhook::read(&file, AuditBatch { max_size: 2, max_wait, buffer_size, initial_backoff }).unwrap()
     }
@@ -216,6 +223,32 @@ mod tests {
         drop(webhook);
         tokio::time::timeout(Duration::from_secs(30), sending).await.unwrap();
         assert_eq!((lost.buffered.get(), lost.webhook.get()), (0, 3));
+    }
+
+    #[tokio::test]
+    async fn who_redirects_has_received_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let receiver = listener.local_addr().unwrap().to_string();
+        let answering = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut asked = Vec::new();
+                while !asked.ends_with(b"]}") && !asked.starts_with(b"GET ") {
+                    assert!(stream.read_buf(&mut asked).await.unwrap() > 0, "{asked:?}");
+                }
+                let is_sent = asked.starts_with(b"POST / ");
+                let status = if is_sent { "302 Found\r\nlocation: /elsewhere" } else { "200 OK" };
+                let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let lost = Lost::default();
+        let (webhook, sending) = Webhook::new(config_for(&receiver, 10), lost.clone(), CancellationToken::new());
+        webhook.offer(b"{}\n");
+        drop(webhook);
+        tokio::time::timeout(Duration::from_secs(30), sending).await.unwrap();
+        assert_eq!(lost.webhook.get(), 1);
+        answering.abort();
     }
 
     #[test]

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use croft_meta::Chain;
 use http::HeaderValue;
 use parking_lot::Mutex;
+use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Url};
 use serde::Deserialize;
 
@@ -139,6 +140,8 @@ impl AuditWebhook {
             return Err(refused("server", "is neither https nor http"));
         }
         let builder = Client::builder().no_proxy().timeout(TIMEOUT).connect_timeout(CONNECT);
+        // What is redirected may be asked for again without its body, and be answered as if it had been received.
+        let builder = builder.redirect(Policy::none());
         let builder = user.identify(cluster.trust(builder, dir)?, dir)?;
         let client = builder.build().map_err(|error| WebhookError::Field(error.to_string()))?;
         Ok(Self { client, url, authorization: user.authorization(dir)?, batch })

@@ -37,7 +37,7 @@ pub(crate) use self::login::{Code, Credentials, LoginError, Proven, Standing};
 use self::memo::Memo;
 use self::oidc::Issuers;
 use self::passwords::Passwords;
-pub(crate) use self::passwords::{LocalUser, secret_text};
+pub(crate) use self::passwords::{LONGEST, LocalUser, secret_text};
 use self::revoked::Revoked;
 use super::request_header::{self, FrontProxies};
 use super::rule::go_strings;

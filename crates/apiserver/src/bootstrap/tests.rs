@@ -102,3 +102,23 @@ async fn nothing_is_created_in_a_namespace_that_began_to_go_after_it_was_looked_
     assert!(!server.create_together(&[(target.clone(), object, guards)]).await.unwrap());
     assert!(!exists(server, &target));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_set_from_outside_ends_tokens_only_if_it_is_another() {
+    const USER: &str = "/api/v1/namespaces/kube-system/secrets/user-admin";
+    let test = TestServer::start().await;
+    let server = test.running.server();
+    let started = async |password: &str| {
+        assert!(run(server, Some(Secret::new(password))).await.expect("it starts").is_none());
+        let user = test.get(USER).await;
+        ["password-hash", "tokens-since"].map(|key| secret_text(&user, key))
+    };
+    let first = started("correct-horse").await;
+    assert_eq!(first[1].as_deref(), Some("1"), "the one that was made up is good no more");
+    assert_eq!(started("correct-horse").await, first);
+    let second = started("another-horse").await;
+    assert!(second[0] != first[0] && second[1].as_deref() == Some("2"), "{second:?}");
+    let hash = first[0].as_deref().unwrap();
+    let (code, user) = test.send("PATCH", USER, &json!({"stringData": {"password-hash": hash}})).await;
+    assert_eq!((code, secret_text(&user, "tokens-since").as_deref()), (200, Some("3")), "{user}");
+}

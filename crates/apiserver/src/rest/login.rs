@@ -14,14 +14,12 @@ use serde_json::{Value, json};
 use super::reply::{self, invalid};
 use super::{csrf, settings, tokens, totp, users};
 use crate::answer::{self, Answer};
-use crate::auth::authenticate::{Code, Credentials, LocalUser, LoginError, Proven, SESSION_COOKIE, validity};
+use crate::auth::authenticate::{Code, Credentials, LONGEST, LocalUser, LoginError, Proven, SESSION_COOKIE, validity};
 use crate::call::Call;
 use crate::verbs::update::{Candidate, change};
 
 /// Rancher's default for a session.
 const SESSION_TTL: Duration = Duration::from_hours(16);
-/// More than this is no password but a way to keep the server busy.
-const MAX_PASSWORD: usize = 1_024;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -43,8 +41,8 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
         return Err(invalid("MissingRequired", "username and password are required"));
     };
     let code = asked.totp.filter(|code| !code.reveal().trim().is_empty());
-    let code_length = code.as_ref().map_or(0, |code| code.reveal().len());
-    if given.reveal().len().max(asked.username.len()).max(code_length) > MAX_PASSWORD {
+    let credentials = Credentials { name: asked.username.clone(), password: Some(given), code: Code::Sent(code) };
+    if credentials.is_too_long() {
         return Err(invalid("MaxLengthExceeded", "username, password or totp is too long"));
     }
     let is_cookie = match asked.response_type.as_str() {
@@ -56,7 +54,6 @@ pub(super) async fn login(call: &Call, address: Option<IpAddr>) -> Result<Answer
     };
     let ttl = tokens::lifetime(asked.ttl, SESSION_TTL)?;
     call.trail.tried(&asked.username);
-    let credentials = Credentials { name: asked.username.clone(), password: Some(given), code: Code::Sent(code) };
     let proven = check(call, credentials, address).await?;
     if let Some(used) = &proven.used {
         totp::spend(call, &proven.user.name, used, address).await?;
@@ -189,7 +186,7 @@ fn check_new(name: &str, old: &Secret, new: &Secret) -> Result<(), ApiError> {
     if new.reveal().chars().count() < least {
         return Err(invalid("MinLengthExceeded", format!("Password must be at least {least} characters")));
     }
-    if new.reveal().len() > MAX_PASSWORD {
+    if new.reveal().len() > LONGEST {
         return Err(invalid("MaxLengthExceeded", "the new password is too long"));
     }
     if new.reveal() == name {

@@ -44,13 +44,15 @@ export async function createUser(name: string, groups: readonly string[], passwo
   await createObject(kinds.secrets, userSecret(name, groups, await hashPassword(password)));
 }
 
-/** Whoever used the old password is signed out, and what was made with it ends: it may have been somebody else. */
+/**
+ * Whoever used the old password is signed out, and what was made with it ends: it may have been somebody else. The server sees to
+ * that in the same write; to remove the tokens as well only tidies up the list.
+ */
 export async function resetPassword(user: LocalUser, password: string, tokens: readonly Token[]): Promise<void> {
   const hash = await hashPassword(password);
   await mergePatch(kinds.secrets, user.secret, { data: { 'password-hash': encode(hash), 'must-change-password': encode('true') } });
-  for (const token of tokens.filter((each) => each.account === user.secret.metadata.uid)) {
-    await deleteObject(kinds.secrets, token.secret);
-  }
+  const ended = tokens.filter((each) => each.account === user.secret.metadata.uid);
+  await Promise.allSettled(ended.map((token) => deleteObject(kinds.secrets, token.secret)));
 }
 
 export async function setGroups(user: LocalUser, groups: readonly string[]): Promise<void> {

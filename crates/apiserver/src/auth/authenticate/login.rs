@@ -4,7 +4,7 @@ use croft_meta::ApiError;
 use croft_pki::Secret;
 use sha2::{Digest, Sha256};
 
-use super::passwords::LocalUser;
+use super::passwords::{LONGEST, LocalUser};
 use super::second_factor::Used;
 use crate::user::UserInfo;
 
@@ -70,6 +70,17 @@ pub(crate) struct Credentials {
     /// `None` from somebody who is in already.
     pub(crate) password: Option<Secret>,
     pub(crate) code: Code,
+}
+
+impl Credentials {
+    pub(crate) fn is_too_long(&self) -> bool {
+        let code = match &self.code {
+            Code::Sent(code) => code.as_ref(),
+            Code::NotAsked => None,
+        };
+        let secrets = [self.password.as_ref(), code].into_iter().flatten().map(Secret::reveal);
+        secrets.chain([self.name.as_str()]).any(|text| text.len() > LONGEST)
+    }
 }
 
 #[derive(Debug)]

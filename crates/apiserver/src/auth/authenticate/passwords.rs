@@ -25,13 +25,15 @@ use crate::cache::{Cache, Collection};
 use crate::metrics::Logins;
 use crate::user::UserInfo;
 
-const SECRET_TYPE: &str = "croft.io/user";
+pub(super) const USER_TYPE: &str = "croft.io/user";
 /// How long a right password need not be hashed again. A new hash in the Secret counts at once.
 const VERIFIED_TTL: Duration = Duration::from_mins(1);
 /// Each check takes a core and 19 MiB for tens of milliseconds; more at a time would only be a way to attack us.
 const CHECKS_AT_A_TIME: usize = 2;
 /// More than this would be told later than they want to wait.
 const CHECKS_WAITING: usize = 128;
+/// A name, a password or a code of more bytes is none but a way to keep the server busy.
+pub(crate) const LONGEST: usize = 1_024;
 
 #[derive(Debug)]
 pub(super) struct Passwords {
@@ -67,7 +69,7 @@ pub(crate) struct LocalUser {
 impl LocalUser {
     /// What the Secret that is named after the user says.
     pub(crate) fn read(secret: &Value, name: &str) -> Option<Self> {
-        if secret["type"] != SECRET_TYPE || object::deletion_timestamp(secret).is_some() {
+        if secret["type"] != USER_TYPE || object::deletion_timestamp(secret).is_some() {
             return None;
         }
         // The name in the data is the user's; the Secret's only finds it.
@@ -136,6 +138,10 @@ impl Passwords {
         address: Option<IpAddr>,
         now: Timestamp,
     ) -> Result<Proven, LoginError> {
+        // Nothing is kept of what nobody can have.
+        if credentials.is_too_long() {
+            return self.refused(LoginError::Wrong("the name, the password or the code is too long".to_owned()));
+        }
         let asked = Asked { watched: watched(&credentials.name, address), credentials, address, now };
         if let Some(outcome) = self.without_hashing(&asked) {
             return outcome;

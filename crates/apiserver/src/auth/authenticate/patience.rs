@@ -64,13 +64,20 @@ impl Failures {
 
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    failures: Mutex<HashMap<Watched, Failures>>,
+    watched: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    failures: HashMap<Watched, Failures>,
+    /// When those that are old were last removed.
+    swept: Timestamp,
 }
 
 impl Patience {
     pub(super) fn check(&self, who: &Watched, now: Timestamp) -> Result<(), LoginError> {
-        let failures = self.failures.lock();
-        let Some(Failures { count, last, .. }) = failures.get(who) else { return Ok(()) };
+        let watched = self.watched.lock();
+        let Some(Failures { count, last, .. }) = watched.failures.get(who) else { return Ok(()) };
         let Some(excess) = count.checked_sub(who.free_failures()) else { return Ok(()) };
         let wait = 1_i64.checked_shl(excess).map_or(MAX_WAIT_SECONDS, |wait| wait.clamp(1, MAX_WAIT_SECONDS));
         let left = wait - now.duration_since(*last).as_secs();
@@ -82,11 +89,11 @@ impl Patience {
 
     /// Counts a failure, of a user's name or of another; how many there have been in a row.
     pub(super) fn failed(&self, who: &Watched, is_users: bool, now: Timestamp) -> u32 {
-        let mut failures = self.failures.lock();
-        if !failures.contains_key(who) {
-            make_room(&mut failures, now);
+        let mut watched = self.watched.lock();
+        if !watched.failures.contains_key(who) {
+            watched.make_room(now);
         }
-        let entry = failures.entry(who.clone()).or_insert(Failures { count: 0, last: now, is_users });
+        let entry = watched.failures.entry(who.clone()).or_insert(Failures { count: 0, last: now, is_users });
         if entry.is_old(now) {
             entry.count = 0;
         }
@@ -95,23 +102,26 @@ impl Patience {
     }
 
     pub(super) fn forget(&self, who: &Watched) {
-        self.failures.lock().remove(who);
+        self.watched.lock().failures.remove(who);
     }
 }
 
-/// Names that somebody makes up, and addresses that were wrong only once, push out each other; never a user's name, nor an
-/// address that guesses on and on.
-fn make_room(failures: &mut HashMap<Watched, Failures>, now: Timestamp) {
-    if failures.len() < MAX_WATCHED {
-        return;
+impl All {
+    /// What is old goes, now and then also while there is room. Beyond that, names that somebody makes up, and addresses that were
+    /// wrong only once, push out each other; never a user's name, nor an address that guesses on and on.
+    fn make_room(&mut self, now: Timestamp) {
+        let is_full = self.failures.len() >= MAX_WATCHED;
+        if is_full || now.duration_since(self.swept).as_secs() > FORGET_SECONDS {
+            self.failures.retain(|_, failures| !failures.is_old(now));
+            self.swept = now;
+        }
+        let others = || self.failures.iter().filter(|(_, failures)| !failures.is_users);
+        if !is_full || others().count() < MAX_WATCHED {
+            return;
+        }
+        let least = others().min_by_key(|(_, failures)| (failures.count, failures.last)).map(|(who, _)| who.clone());
+        least.map(|who| self.failures.remove(&who));
     }
-    failures.retain(|_, failures| !failures.is_old(now));
-    let others = || failures.iter().filter(|(_, failures)| !failures.is_users);
-    if others().count() < MAX_WATCHED {
-        return;
-    }
-    let least = others().min_by_key(|(_, failures)| (failures.count, failures.last)).map(|(who, _)| who.clone());
-    least.map(|who| failures.remove(&who));
 }
 
 #[cfg(test)]
@@ -137,13 +147,25 @@ mod tests {
         for made_up in 0..MAX_WATCHED + 10 {
             assert_eq!(patience.failed(&name(&made_up.to_string()), false, at(0)), 1);
         }
-        assert!(patience.failures.lock().len() <= MAX_WATCHED + 1);
+        assert!(patience.watched.lock().failures.len() <= MAX_WATCHED + 1);
         assert_eq!(patience.failed(&name("ann"), true, at(0)), 2, "a user's are never forgotten for others'");
         assert_eq!(patience.failed(&name("bob"), true, at(0)), 1);
         assert_eq!(patience.failed(&name("bob"), true, at(0)), 2);
         assert!(patience.check(guesser, at(0)).is_err());
         assert_eq!(patience.failed(&name("late"), false, at(1)), 1);
         assert_eq!(patience.failed(&name("late"), false, at(1)), 2);
+    }
+
+    #[test]
+    fn what_is_old_goes_although_there_is_room() {
+        let patience = Patience::default();
+        for made_up in 0..10 {
+            patience.failed(&name(&made_up.to_string()), false, at(0));
+        }
+        patience.failed(&name("ann"), true, at(FORGET_SECONDS));
+        assert_eq!(patience.watched.lock().failures.len(), 11);
+        patience.failed(&name("bob"), true, at(FORGET_SECONDS + 1));
+        assert_eq!(patience.watched.lock().failures.len(), 2);
     }
 
     #[test]

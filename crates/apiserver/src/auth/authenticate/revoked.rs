@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use croft_meta::Revision;
 use croft_pki::client_cert::Marks;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -33,7 +33,8 @@ pub(crate) struct Revoked {
 
 enum Listed {
     Keys(Arc<HashSet<String>>),
-    /// Nobody knows what. The server sees that before it lets anybody in, so all from before then may be on the list.
+    /// Nobody knows what. The server sees that before it lets anybody in, so all from before then may be on the list; and all
+    /// of that second, since certificates and tokens tell no less.
     Lost {
         since: Timestamp,
     },
@@ -51,12 +52,12 @@ impl Revoked {
     pub(crate) fn has_certificate(&self, marks: &Marks) -> bool {
         let revoked = match self.listed() {
             Listed::Keys(revoked) => revoked,
-            // Certificates and tokens tell whole seconds.
-            Listed::Lost { since } => return marks.issued.as_second() < since.as_second(),
+            Listed::Lost { since } => return marks.issued.as_second() <= since.as_second(),
         };
+        let mut fingerprints = [Some(&marks.fingerprint), marks.twin.as_ref()].into_iter().flatten();
         // Nearly always empty.
         !revoked.is_empty()
-            && (revoked.contains(&format!("x509-sha256-{}", marks.fingerprint))
+            && (fingerprints.any(|fingerprint| revoked.contains(&format!("x509-sha256-{fingerprint}")))
                 || revoked.contains(&format!("x509-serial-{}", marks.serial)))
     }
 
@@ -67,8 +68,20 @@ impl Revoked {
         }
         match self.listed() {
             Listed::Keys(revoked) => !revoked.is_empty() && revoked.contains(&croft_pki::jws::revocation_key(id)),
-            Listed::Lost { since } => issued().is_none_or(|issued| issued < since.as_second()),
+            Listed::Lost { since } => issued().is_none_or(|issued| issued <= since.as_second()),
         }
+    }
+
+    /// The time for what is made now to be good, which may have to be waited for.
+    pub(crate) async fn time_to_issue(&self) -> Timestamp {
+        // The list is looked at before the clock is: what is found to be lost only now is lost from now on.
+        if let Listed::Lost { since } = self.listed() {
+            let second = SignedDuration::from_secs(1);
+            let over = SignedDuration::from_secs(since.as_second()) + second - Timestamp::now().as_duration();
+            // No longer, should the clock be set back.
+            tokio::time::sleep(over.clamp(SignedDuration::ZERO, second).unsigned_abs()).await;
+        }
+        Timestamp::now()
     }
 
     /// When the list last changed.

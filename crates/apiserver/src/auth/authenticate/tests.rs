@@ -246,6 +246,25 @@ async fn another_credential_of_the_request_does_not_make_up_for_one_that_has_end
 }
 
 #[tokio::test]
+async fn a_revoked_certificate_is_not_good_again_with_the_other_form_of_its_signature() {
+    let (keys, cache) = (Keys::new(), TestCache::new([]).await);
+    let authenticator = keys.authenticator(&cache);
+    let one = certificate(&keys, "ann", &[], Timestamp::now());
+    let two = vec![CertificateDer::from(croft_pki::twin::of(&one[0]).unwrap())];
+    let by =
+        async |chain: &[CertificateDer<'static>]| authenticator.authenticate(&headers(&[]), Some(chain), None).await;
+    for (revoked, other) in [(&one, &two), (&two, &one)] {
+        let id = by(revoked).await.unwrap().extra[CREDENTIAL_ID][0].strip_prefix("X509SHA256=").unwrap().to_owned();
+        assert!(by(other).await.is_ok());
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[(&format!("x509-sha256-{id}"), "")])).await;
+        for chain in [revoked, other] {
+            assert_eq!(by(chain).await.unwrap_err().code(), 401);
+        }
+        cache.put(&secret("revoked-credentials", "croft.io/revoked", &[])).await;
+    }
+}
+
+#[tokio::test]
 async fn who_came_by_a_password_stays_until_it_changes_even_while_the_name_is_locked() {
     let cache = TestCache::new([user("ann", "secret")]).await;
     let authenticator = Keys::new().authenticator(&cache);
@@ -282,10 +301,13 @@ async fn while_what_was_revoked_cannot_be_read_only_what_is_new_is_good() {
     let old = certificate(&keys, "ann", &[], Timestamp::now() - SignedDuration::from_mins(1));
     assert!(by(&old).await);
     cache.lose("core/secrets/kube-system/revoked-credentials").await;
+    let before = Timestamp::now();
+    let now = authenticator.revoked.time_to_issue().await;
     assert!(!by(&old).await);
-    assert!(by(&certificate(&keys, "ann", &[], Timestamp::now())).await);
-    let now = Timestamp::now().as_second();
-    for (id, issued, refused) in [("a", Some(now - 60), true), ("a", None, true), ("a", Some(now + 1), false)] {
+    assert!(!by(&certificate(&keys, "ann", &[], before)).await, "of the very second");
+    assert!(by(&certificate(&keys, "ann", &[], now)).await);
+    let (before, now) = (before.as_second(), now.as_second());
+    for (id, issued, refused) in [("a", Some(before), true), ("a", None, true), ("a", Some(now), false)] {
         assert_eq!(authenticator.revoked.has_token(id, || issued), refused, "{issued:?}");
     }
     assert!(!authenticator.revoked.has_token("", || None), "without an id it was never in the list");

@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use croft_meta::object;
 use serde_json::{Value, json};
 
-use super::passwords::secret_text;
+use super::passwords::{USER_TYPE, secret_text};
 
 /// The key of a token's Secret.
 pub(crate) const GENERATION: &str = "generation";
@@ -75,6 +75,21 @@ pub(crate) fn end_tokens(user: &mut Value, except: &str) {
     end(user, TOKENS, except);
 }
 
+/// Another password ends all tokens, whoever sets it and however, unless the same write says itself which go on.
+pub(crate) fn end_with_password(user: &mut Value, old: &Value) {
+    const HASH: &str = "password-hash";
+    let (is, was) = (Validity::read(user), Validity::read(old));
+    let is_same = secret_text(user, HASH) == secret_text(old, HASH);
+    if user["type"] != USER_TYPE || is_same || is.tokens.generation > was.tokens.generation {
+        return;
+    }
+    let next = is.generation().max(was.generation()).saturating_add(1);
+    // What has no data has no password.
+    if let Some(data) = user.get_mut("data").and_then(Value::as_object_mut) {
+        data.insert(TOKENS.to_owned(), json!(BASE64_STANDARD.encode(next.to_string())));
+    }
+}
+
 /// Ends the sessions of the user, except for one.
 pub(crate) fn end_sessions(user: &mut Value, except: &str) {
     end(user, SESSIONS, except);
@@ -117,6 +132,39 @@ mod tests {
         assert_eq!(covers(&user, [&new, &kept, &key]), [true, false, true]);
         end_tokens(&mut user, "");
         assert_eq!(covers(&user, [&new, &kept, &key]), [false; 3]);
+    }
+
+    #[test]
+    fn another_password_ends_all_tokens_unless_it_is_said_which() {
+        let user = |hash: &str, since: &[(&str, &str)]| {
+            let mut user = json!({"type": USER_TYPE, "data": {"password-hash": BASE64_STANDARD.encode(hash)}});
+            for (key, text) in since {
+                user["data"][key] = json!(BASE64_STANDARD.encode(text));
+            }
+            user
+        };
+        let since = |user: &Value| secret_text(user, TOKENS);
+        for (old, new, expected) in [
+            (user("a", &[]), user("a", &[]), None),
+            (user("a", &[]), user("b", &[]), Some("1")),
+            (user("a", &[(TOKENS, "3 token-x")]), user("a", &[(TOKENS, "3 token-x")]), Some("3 token-x")),
+            (user("a", &[(TOKENS, "3 token-x")]), user("b", &[(TOKENS, "3 token-x")]), Some("4")),
+            (user("a", &[(TOKENS, "3")]), user("b", &[(TOKENS, "4 token-y")]), Some("4 token-y")),
+            (user("a", &[(TOKENS, "3"), (SESSIONS, "7")]), user("b", &[]), Some("8")),
+            (user("a", &[(TOKENS, "3")]), user("b", &[(TOKENS, "1")]), Some("4")),
+        ] {
+            let mut changed = new.clone();
+            end_with_password(&mut changed, &old);
+            assert_eq!(since(&changed).as_deref(), expected, "{old} {new}");
+            let mut other = new.clone();
+            other["type"] = json!("Opaque");
+            let unchanged = other.clone();
+            end_with_password(&mut other, &old);
+            assert_eq!(other, unchanged);
+        }
+        let mut broken = json!({"type": USER_TYPE, "data": "???"});
+        end_with_password(&mut broken, &user("a", &[]));
+        assert_eq!(broken["data"], "???");
     }
 
     #[test]

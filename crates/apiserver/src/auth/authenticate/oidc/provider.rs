@@ -145,12 +145,15 @@ impl Provider {
     /// Has the keys fetched, unless that was done too often of late, and waits a moment for them.
     pub(super) async fn renewed(&self) -> Option<Arc<KeySet>> {
         let _place = self.waiting.try_acquire().ok()?;
-        // Before the question: the attempt that answers it is not to be missed.
-        let mut attempts = self.attempts.subscribe();
-        if !self.demand.lock().ask(Instant::now()) {
-            return None;
-        }
-        self.wanted.notify_one();
+        let mut attempts = {
+            let mut demand = self.demand.lock();
+            if !demand.ask(Instant::now()) {
+                return None;
+            }
+            self.wanted.notify_one();
+            // The attempt that answers it is not to be missed, nor one from before to be taken for it.
+            self.attempts.subscribe()
+        };
         // The sender lives as long as this.
         tokio::time::timeout(PATIENCE, attempts.changed()).await.ok()?.ok()?;
         self.keys()
@@ -176,12 +179,29 @@ impl Provider {
                     pause
                 }
             };
-            self.demand.lock().is_pending = false;
-            self.attempts.send_modify(|count| *count += 1);
+            self.answer();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.wanted.notified() => {}
+                () = self.asked() => {}
                 () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Tells those who wait that there was an attempt.
+    fn answer(&self) {
+        let mut demand = self.demand.lock();
+        demand.is_pending = false;
+        self.attempts.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until somebody waits for an attempt. One that was under way has answered those who asked meanwhile, although they are
+    /// still noted.
+    async fn asked(&self) {
+        loop {
+            self.wanted.notified().await;
+            if self.demand.lock().is_pending {
+                return;
             }
         }
     }
@@ -266,5 +286,26 @@ mod tests {
             demand.is_pending = false;
         }
         assert_eq!(allowed, [0, 1, 2, 10, 20, 30, 40, 50]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_answers_those_who_asked_while_it_was_under_way() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let config = IssuerConfig {
+            url: "https://issuer.example".to_owned(),
+            discovery_url: None,
+            certificate_authority: String::new(),
+        };
+        let metrics = crate::metrics::Metrics::new().authentication("here").issuer(&config.url);
+        let provider = Provider::new(config, metrics).unwrap();
+        let moment = Duration::from_secs(1);
+        let answered = async {
+            tokio::task::yield_now().await;
+            provider.answer();
+        };
+        tokio::join!(provider.renewed(), answered);
+        assert!(tokio::time::timeout(moment, provider.asked()).await.is_err(), "nobody waits any more");
+        let (_, asked) = tokio::join!(provider.renewed(), tokio::time::timeout(moment, provider.asked()));
+        assert!(asked.is_ok(), "somebody waits");
     }
 }

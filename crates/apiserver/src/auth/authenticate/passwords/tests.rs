@@ -49,6 +49,27 @@ async fn a_name_is_locked_whether_it_is_somebodys_or_not() {
 }
 
 #[tokio::test]
+async fn nothing_is_remembered_of_what_is_too_long_for_a_name_or_a_password() {
+    let cache = TestCache::new([user("ann", "secret")]).await;
+    let passwords = passwords(&cache, LoginLimits { attempts: 1, ..LoginLimits::default() });
+    let long = "x".repeat(LONGEST + 1);
+    let now = Timestamp::now();
+    for _ in 0..3 {
+        for (name, password) in [(&long[..], "secret"), ("ann", &long)] {
+            let refused = passwords.login(name.to_owned(), password.to_owned(), None, now).await;
+            assert!(matches!(refused, Err(LoginError::Wrong(_))), "{refused:?}");
+        }
+    }
+    assert!(passwords.login("ann".to_owned(), "secret".to_owned(), None, now).await.is_ok());
+    assert!(matches!(
+        passwords.login(long[1..].to_owned(), "wrong".to_owned(), None, now).await,
+        Err(LoginError::Wrong(_))
+    ));
+    assert!(passwords.lockouts.seconds_left(&long, now).is_none());
+    assert!(passwords.lockouts.seconds_left(&long[1..], now).is_some(), "as many bytes as may be are");
+}
+
+#[tokio::test]
 async fn a_name_is_only_told_to_the_log_if_it_is_somebodys() {
     let cache = TestCache::new([user("ann", "secret")]).await;
     let passwords = passwords(&cache, LoginLimits::default());
