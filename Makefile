@@ -34,7 +34,12 @@ build: ## Build the server for release, with the page in it
 ui: ## Build the web page into ui/dist, if it changed
 	@scripts/ui build
 
-test: ## Run every check and every test
+test: ## Run every check and every test (as root)
+	@[ "$$(id -u)" -eq 0 ] || { \
+		echo "The tests make networks, mounts and disks, which only root may. Run them so, for instance:" >&2; \
+		echo "  sudo --preserve-env=PATH,HOME make test" >&2; \
+		echo "What that builds here and fetches into ~/.cargo is root's then; sudo chown -R \"\$$USER\" . ~/.cargo gives it back." >&2; \
+		exit 1; }
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
 	@scripts/chrony "$(TARGET)/chrony"

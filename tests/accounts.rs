@@ -158,7 +158,7 @@ async fn a_kubeconfig_has_a_short_certificate_or_logs_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logins_that_nobody_waits_for_are_counted_and_take_no_more_memory_than_others() {
-    let World { server, dir: _dir } = start(&[]).await;
+    let World { server, dir: _dir } = start(&["--login-attempts=5", "--login-lock=1h"]).await;
     let anybody = server.anonymous().expect("a client");
     let before = server.process().peak_resident_bytes().expect("its memory");
     let guess = async |guess: usize| {
@@ -166,9 +166,10 @@ async fn logins_that_nobody_waits_for_are_counted_and_take_no_more_memory_than_o
         anybody.post(&format!("{LOGIN}&timeout=1ms"), &guess).await.expect("an answer").status
     };
     let answers = futures::future::join_all((0..100).map(guess)).await;
-    assert!(answers.iter().filter(|status| **status == 504).count() > 10, "{answers:?}");
+    // Those whose passwords were looked at, at the least; the others may have come when the name was locked.
+    assert!(answers.iter().filter(|status| **status == 504).count() >= 5, "{answers:?}");
     let refused = log_in(&anybody, "admin", PASSWORD).await;
-    assert_eq!(refused.status, 429, "they count: {}", refused.text());
+    assert!(is_locked(&refused), "they count: {} {}", refused.status, refused.text());
     let more = server.process().peak_resident_bytes().expect("its memory") - before;
     assert!(more < 256 << 20, "{} MiB more", more >> 20);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use croft_e2e::conformance_definition::get;
 use croft_e2e::storage::made;
-use croft_testkit::{Answer, Client, Croft, EtcdCluster, Lan, ServerKind, StoreKind, eventually_within};
+use croft_testkit::{Answer, Client, Croft, EtcdCluster, Lan, ServerKind, StoreKind, eventually_within, patience};
 use serde_json::{Value, json};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -166,7 +166,7 @@ fn the_service_of_the_server_leads_to_every_server_that_runs() {
         let mut second = Croft::start_on(&hosts[1], &etcd.endpoints(), Some(&first)).await.expect("another starts");
         become_those_of(&client, &[&first, &second]).await;
         // Whoever goes is gone, whether it says so or not.
-        second.terminate(Duration::from_secs(20)).await.expect("it ends");
+        second.terminate(patience()).await.expect("it ends");
         become_those_of(&client, &[&first]).await;
         second.restart().await.expect("it starts again");
         become_those_of(&second.client().expect("a client"), &[&first, &second]).await;

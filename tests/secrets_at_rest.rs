@@ -12,7 +12,7 @@ use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::seeded::Random;
 use croft_e2e::storage::{SECRETS, deleted, made, run};
 use croft_store::{Embedded, EmbeddedOptions, Op, Store, Txn};
-use croft_testkit::{Client, Croft, Endpoint, StoreKind, eventually};
+use croft_testkit::{Client, Croft, Endpoint, StoreKind, eventually, patience};
 use serde_json::{Value, json};
 
 const ENCRYPTION: &str = "/croft/v1/encryption";
@@ -361,7 +361,7 @@ async fn what_cannot_be_read_is_said_clearly_and_stops_nothing_else() {
     for name in ["good", "moved", "damaged"] {
         made(&client, SECRETS, &secret(name, name)).await;
     }
-    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    server.terminate(patience()).await.expect("it ends");
     raw(&server, async |store| {
         put(store, "elsewhere", get(store, "moved").await).await;
         let mut bytes = get(store, "damaged").await.to_vec();
@@ -424,7 +424,7 @@ async fn while_nobody_can_tell_what_was_revoked_nothing_of_before_is_good() {
         client.get(SECRETS).await.expect("an answer").status
     };
     assert_eq!((status(&server, &tokens[0]).await, status(&server, &tokens[1]).await), (401, 403));
-    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    server.terminate(patience()).await.expect("it ends");
     raw(&server, async |store| {
         let key = "registry/core/secrets/kube-system/revoked-credentials";
         let mut bytes = store.get(key).await.expect("read").expect("it is there").value.to_vec();

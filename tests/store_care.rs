@@ -3,11 +3,10 @@
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Output;
-use std::time::Duration;
 
 use croft_e2e::machines::{croft, croft_ok};
 use croft_e2e::storage::{made, run, text};
-use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually};
+use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually, patience};
 use serde_json::{Value, json};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -170,7 +169,7 @@ async fn damage_is_named_and_what_can_be_read_is_brought_back() {
     assert_eq!(said(&server, &["store", "check", text(&dir)]).await, "no damage was found\n");
     assert!(store_files(&dir) == before, "a check changes nothing");
     server.restart().await.expect("it starts");
-    server.terminate(Duration::from_secs(10)).await.expect("it ends");
+    server.terminate(patience()).await.expect("it ends");
 
     assert!(damage(&dir, b"m2:xxxxxxxxxxxxxxxx") > 0);
     let before = store_files(&dir);

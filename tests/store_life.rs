@@ -9,7 +9,7 @@ use croft_e2e::machines::croft_ok;
 use croft_e2e::storage::made;
 use croft_store::embedded::DirLock;
 use croft_store::{Embedded, EmbeddedOptions, EtcdOptions, Gate, Op, Passage, Store, Txn};
-use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually};
+use croft_testkit::{Client, Croft, Etcd, StoreKind, eventually, patience};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -148,7 +148,7 @@ async fn states_are_saved_on_a_schedule_and_only_good_ones_are_kept() {
 
     // One that lacks something is kept and told of, and nothing older goes for it.
     made(&client, SECRETS, &json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}})).await;
-    server.terminate(Duration::from_secs(20)).await.expect("it ends");
+    server.terminate(patience()).await.expect("it ends");
     let store = Embedded::open(&server.data_dir().join("store"), EmbeddedOptions::default()).expect("a store");
     let sealed = store.get("registry/core/secrets/default/s").await.expect("read").expect("it is there").value;
     let key = "registry/core/secrets/default/elsewhere".to_owned();

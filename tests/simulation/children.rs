@@ -15,6 +15,8 @@ use crate::sys::{self, Forked};
 
 /// A seed that needs more of the processor than this goes round in circles.
 const PROCESSOR_SECONDS: u64 = 300;
+/// One that takes longer waits for what never comes: every clock that it has stands still then.
+const SECONDS: u32 = 600;
 /// A report must fit into a pipe that nobody reads yet.
 const LONGEST_REPORT: usize = 32 << 10;
 
@@ -78,8 +80,12 @@ impl Children {
             return Ok((pid.as_raw_nonzero().get(), reader));
         }
         let limit = Rlimit { current: Some(PROCESSOR_SECONDS), maximum: Some(PROCESSOR_SECONDS + 1) };
-        // Without it, a run that never ends must be ended by hand.
+        // Without them, a run that never ends must be ended by hand.
         let _ = setrlimit(Resource::Cpu, limit);
+        // Whoever reads along may take their time.
+        if !wanted.is_verbose {
+            sys::end_after(SECONDS);
+        }
         run::run(&self.cluster, wanted.seed, wanted.mutation, wanted.is_verbose).await;
         let (steps, trace) = self.cluster.sim.trace();
         let mut problems = self.cluster.sim.problems();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use croft_apiserver::Config;
-use croft_pki::Secret;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +19,14 @@ use crate::store::Handle;
 
 /// Whoever watches over the process waits this long before it starts another.
 const RESTART: Duration = Duration::from_secs(1);
+
+const ADMIN: &str = "registry/core/secrets/kube-system/user-admin";
+
+/// The user that a first start would make, whose password it hashes in a thread of its own: that would stay, and no child has it.
+fn admin() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "type": "croft.io/user", "metadata": {"name": "user-admin",
+        "namespace": "kube-system", "uid": "admin", "creationTimestamp": "2026-01-01T00:00:00Z"}})
+}
 
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
@@ -42,7 +50,8 @@ impl Cluster {
             controllers: Mutex::new(None),
             starting: tokio::sync::Mutex::new(()),
         });
-        cluster.try_start(Some(Secret::from("simulated".to_owned()))).await.context("the first start")?;
+        cluster.disk.put(ADMIN, &admin());
+        cluster.try_start().await.context("the first start")?;
         cluster.start_controllers();
         Ok(cluster)
     }
@@ -51,11 +60,10 @@ impl Cluster {
         Wire::new(self.sim.clone(), Arc::clone(&self.place), name)
     }
 
-    async fn try_start(&self, admin_password: Option<Secret>) -> Result<()> {
+    async fn try_start(&self) -> Result<()> {
         let dead = CancellationToken::new();
         let store = Handle::new(self.sim.clone(), Arc::clone(&self.disk), dead.clone());
         let config = Config {
-            admin_password,
             // Otherwise it would depend on the machine.
             limits: croft_apiserver::Limits { requests: 64, ..croft_apiserver::Limits::default() },
             ..Config::new(self.data_dir.clone(), Arc::new(store))
@@ -78,7 +86,7 @@ impl Cluster {
         if self.place.up().is_some() {
             return;
         }
-        while let Err(error) = self.try_start(None).await {
+        while let Err(error) = self.try_start().await {
             self.sim.step(format_args!("the server did not start: {error:#}"));
             self.sim.sleep(RESTART).await;
         }

@@ -92,6 +92,7 @@ fn with_cluster(args: &[String], chosen: &[&str]) -> Result<()> {
     if chosen.is_empty() && seed.is_none() && traces.is_none() {
         return Ok(());
     }
+    abort_on_panic();
     // Somebody may have installed one before; there is but one kind.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
@@ -116,6 +117,16 @@ fn with_cluster(args: &[String], chosen: &[&str]) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// As in a release: whatever task panics, the whole process ends, and the seed has died. Tests are built to unwind, which would
+/// look like a broken connection.
+fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }
 
 async fn seeds_hold(children: &Children) -> Result<()> {

@@ -30,11 +30,13 @@ pub(crate) enum Mutation {
     HotLoop,
     /// No controllers: what they should do is left undone.
     NobodyCleansUp,
+    /// The server panics at a request.
+    ServerPanics,
 }
 
 impl Mutation {
     /// Each with the invariants of which one must fail.
-    pub(crate) const ALL: [(Self, &'static [&'static str]); 14] = [
+    pub(crate) const ALL: [(Self, &'static [&'static str]); 15] = [
         (Self::WritesForgotten, &["acknowledged"]),
         (Self::ConditionsIgnored, &["uid", "acknowledged", "namespace", "quota"]),
         (Self::ChangesSkipped, &["watch"]),
@@ -49,5 +51,6 @@ impl Mutation {
         (Self::QuotaExceeded, &["quota"]),
         (Self::HotLoop, &["settled"]),
         (Self::NobodyCleansUp, &["orphan", "namespace"]),
+        (Self::ServerPanics, &["died"]),
     ];
 }

@@ -103,10 +103,10 @@ impl Wire {
         };
         if request.method() == Method::GET && !is_watch && sim.strikes(Fault::RequestTwice) {
             // Its answer goes nowhere.
-            drop(tokio::spawn(serve(up.running.local(), request.clone(), false)));
+            drop(tokio::spawn(serve(sim.clone(), up.running.local(), request.clone(), false)));
         }
         let is_read = request.method() == Method::GET && !is_watch;
-        let task = tokio::spawn(serve(up.running.local(), request, is_watch));
+        let task = tokio::spawn(serve(sim.clone(), up.running.local(), request, is_watch));
         let mut serving = Serving { sim: sim.clone(), task };
         let cut = sim.strikes(Fault::RequestCut).then(|| sim.within(Duration::from_millis(20)));
         let answer = tokio::select! {
@@ -183,10 +183,12 @@ async fn after(time: Option<Duration>) {
 }
 
 async fn serve(
+    sim: Sim,
     mut server: LocalService,
     request: Request<Bytes>,
     is_watch: bool,
 ) -> Result<Response<ReplyBody>, BoxError> {
+    assert!(!sim.has(Mutation::ServerPanics), "a panic on purpose: the seed must die of it");
     let server = ServiceExt::<Request<Full<Bytes>>>::ready(&mut server).await?;
     let answer = server.call(request.map(Full::new)).await?;
     if is_watch {

@@ -45,12 +45,22 @@ pub(crate) enum Forked {
 }
 
 pub(crate) fn fork() -> io::Result<Forked> {
-    // SAFETY: the caller has one thread, so that no lock is held by one that the child would not have.
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("of {threads} threads a child would have one")));
+    }
+    // SAFETY: there is one thread, so that no lock is held by one that the child would not have.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Forked::Child),
         pid => Ok(Forked::Parent(Pid::from_raw(pid).unwrap_or(Pid::INIT))),
     }
+}
+
+/// The process is ended by a signal after so many seconds, which are real ones.
+pub(crate) fn end_after(seconds: u32) {
+    // SAFETY: nothing is handed over but a number.
+    unsafe { libc::alarm(seconds) };
 }
 
 /// Splitmix: any state will do, and each gives another number.

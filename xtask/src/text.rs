@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::output;
 
@@ -13,9 +13,22 @@ const MACHINE_PATHS: &[&str] =
 /// A note without an issue is forgotten.
 const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
+/// What is made or fetched here, as `.gitignore` has it, and git's own.
+const NO_SOURCE: &[&str] = &[
+    ".git",
+    "data",
+    "fuzz/found",
+    "fuzz/target",
+    "target",
+    "ui/dist",
+    "ui/node_modules",
+    "ui/playwright-report",
+    "ui/test-results",
+];
+
 pub(crate) fn check() -> Result<Vec<String>> {
     let mut problems = Vec::new();
-    for path in output("git", &["ls-files"])?.lines() {
+    for path in &files()? {
         // Binary files, and files deleted but not yet committed, have no text to check.
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let number = |(index, line)| (index + 1, line);
@@ -26,6 +39,35 @@ pub(crate) fn check() -> Result<Vec<String>> {
         }
     }
     Ok(problems)
+}
+
+/// Those of the repository. An archive of the source has no history to ask, and git tells nothing of a directory that is somebody
+/// else's.
+fn files() -> Result<Vec<String>> {
+    let listed = output("git", &["ls-files"]).unwrap_or_default();
+    if !listed.is_empty() {
+        return Ok(listed.lines().map(str::to_owned).collect());
+    }
+    let mut found = Vec::new();
+    walk(Path::new("."), Path::new(""), &mut found)?;
+    Ok(found)
+}
+
+fn walk(root: &Path, dir: &Path, found: &mut Vec<String>) -> Result<()> {
+    let entries = std::fs::read_dir(root.join(dir)).with_context(|| format!("cannot list {}", dir.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        let path = dir.join(entry.file_name());
+        if NO_SOURCE.iter().any(|made| path == Path::new(made)) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            walk(root, &path, found)?;
+        } else {
+            found.push(path.display().to_string());
+        }
+    }
+    Ok(())
 }
 
 fn complaints(path: &str, line: &str) -> Vec<String> {
@@ -84,6 +126,19 @@ mod tests {
         ] {
             assert_eq!(!complaints("a.md", &line).is_empty(), bad, "{line}");
             assert!(complaints("images/tiny/test", &line).is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn without_git_the_source_is_found_and_nothing_that_was_made() {
+        let mut found = Vec::new();
+        walk(Path::new(".."), Path::new(""), &mut found).unwrap();
+        for file in ["Makefile", "crates/backup/src/target/s3.rs", "ui/package.json", "xtask/src/text.rs"] {
+            assert!(found.iter().any(|path| path == file), "{file} is missing");
+        }
+        for made in NO_SOURCE {
+            let made = found.iter().find(|path| Path::new(path).starts_with(made));
+            assert!(made.is_none(), "{made:?} is no source");
         }
     }
 

@@ -24,8 +24,7 @@ fn image(size: usize) -> Vec<u8> {
 }
 
 async fn import(server: &Server, place: &Place) -> Result<croft_image::Imported, ImportError> {
-    let transport = Transport { stall: Duration::from_millis(300), ..Transport::default() };
-    import_url(&server.url("image"), &transport, &place.destination(), &place.options()).await
+    import_url(&server.url("image"), &Transport::default(), &place.destination(), &place.options()).await
 }
 
 #[tokio::test]
@@ -52,7 +51,8 @@ async fn a_download_that_stalls_goes_on_by_another_connection() {
         if request.number == 0 { Answer { stalls: true, ..answer.cut(300_000) } } else { answer }
     })
     .await;
-    import(&server, &place).await.unwrap();
+    let transport = Transport { stall: Duration::from_millis(300), ..Transport::default() };
+    import_url(&server.url("image"), &transport, &place.destination(), &place.options()).await.unwrap();
     assert!(fs::read(place.destination()).unwrap() == body);
 }
 
