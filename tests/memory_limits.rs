@@ -59,7 +59,7 @@ async fn large_answers_that_nobody_reads_do_not_fill_memory() {
             sitting.push(ask_and_sit(&croft, &format!("{MAPS}?includeObject=Object"), accept).await);
         }
     }
-    // Those that wait are told so in the end, and the server is as it was.
+    // Those for which there is no room are told so, and the server is as it was.
     let mut answer = vec![0; 1024];
     let last = sitting.last_mut().expect("one of them");
     let read = tokio::time::timeout(Duration::from_mins(1), last.read(&mut answer)).await;

@@ -2,7 +2,8 @@
 //!
 //! Plain lists are made while the client reads them ([`crate::list_body`]) and cost next to nothing. These others are in memory
 //! from the moment they are made until the client has read them, and clients may be in no hurry. So each takes its [`Shares`]
-//! of a room first, and waits while there is none.
+//! of a room first. A request that waits for room keeps its seat meanwhile ([`crate::fairness`]), so that it waits for moments,
+//! and for what its own user has not at all: whoever has filled their half would keep everybody else of their level waiting.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use crate::shares::{Share, Shares};
 const SMALL: usize = 64 << 10;
 /// What making an answer takes, for each byte of the objects that it is made of: they are parsed, and written again.
 const COST: usize = 8;
-/// How long an answer waits for room.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long an answer waits for room: for those that are read at once.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// How long a client may take to read an answer. HTTP/2 lets it keep the connection alive and read nothing for ever.
 const READ_TIMEOUT: Duration = Duration::from_mins(2);
 /// So much is handed out at a time: what is handed out is the connection's, and no longer counted.
@@ -49,14 +50,14 @@ impl AnswerRoom {
         if bytes < SMALL {
             return Ok(None);
         }
-        let waiting = self.0.take(user, bytes.saturating_mul(COST) / UNIT);
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(share) => share.map(|share| Some(Reserved(share))).map_err(ApiError::internal),
-            Err(_) => Err(ApiError::too_many_requests(
+        let waiting = self.0.take_of_others(user, bytes.saturating_mul(COST) / UNIT);
+        let share = tokio::time::timeout(PATIENCE, waiting).await.ok().flatten().ok_or_else(|| {
+            ApiError::too_many_requests(
                 "there is no memory for another large answer; read those that were asked for, or ask for pages (limit)",
                 1,
-            )),
-        }
+            )
+        })?;
+        Ok(Some(Reserved(share)))
     }
 }
 
@@ -117,5 +118,29 @@ impl Body for Kept {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_keeps_a_seat_for_long_while_they_wait_for_room() {
+        let room = AnswerRoom::new(4 * SMALL * COST);
+        let start = Instant::now();
+        let own = [room.reserve("greedy", SMALL).await.unwrap(), room.reserve("greedy", SMALL).await.unwrap()];
+        let refused = room.reserve("greedy", SMALL).await.unwrap_err();
+        assert_eq!((refused.code(), start.elapsed()), (429, Duration::ZERO), "there is nothing to be waited for");
+        let others = [room.reserve("other", SMALL).await.unwrap(), room.reserve("other", SMALL).await.unwrap()];
+        assert_eq!(room.reserve("third", SMALL).await.unwrap_err().code(), 429);
+        assert_eq!(start.elapsed(), PATIENCE);
+        let waiting = room.reserve("third", SMALL);
+        let read = async { drop(others) };
+        let (third, ()) = tokio::join!(waiting, read);
+        assert!(third.unwrap().is_some() && start.elapsed() == PATIENCE);
+        drop(own);
     }
 }

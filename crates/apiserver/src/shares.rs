@@ -41,6 +41,14 @@ impl Shares {
         Ok(Share { permits: [of_user, of_all] })
     }
 
+    /// The same, but waits for others only: `None` at once if it is the user who has too much of it.
+    pub(crate) async fn take_of_others(&self, user: &str, amount: usize) -> Option<Share> {
+        let amount = self.possible(amount);
+        let of_user = self.of_user(user).try_acquire_many_owned(amount).ok()?;
+        let of_all = Arc::clone(&self.all).acquire_many_owned(amount).await.ok()?;
+        Some(Share { permits: [of_user, of_all] })
+    }
+
     /// The same, if there is so much of it now.
     pub(crate) fn take_now(&self, user: &str, amount: usize) -> Option<Share> {
         let amount = self.possible(amount);
