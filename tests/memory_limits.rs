@@ -215,13 +215,47 @@ async fn bodies_that_never_come_whole_do_not_fill_memory() {
 /// On every connection an answer of which the client takes nothing, for which it needs no credentials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_takes_keep_nobody_out() {
-    let (limit, croft) = start("places", &["--max-connections=20"]).await;
+    let (limit, mut croft) = start("places", &["--max-connections=20"]).await;
     let mut lying = Vec::new();
-    for _ in 0..20 {
-        let requests = raw(&croft, None, 0).await;
+    for number in 0..20 {
+        // Of every second one a byte.
+        let requests = raw(&croft, None, number % 2).await;
         lying.push(ask(&croft, requests, "/version").await);
     }
     is_well(&croft, &limit).await;
+    // Nor do they keep the server from being stopped in order.
+    croft.terminate(Duration::from_secs(30)).await.expect("it stops");
+    let log = croft.process().log_tail(5);
+    assert!(!log.contains("cut off"), "{log}");
+}
+
+/// Answers that are handed over as a whole, of each of which the client takes a byte: 600 MB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_which_little_is_taken_do_not_fill_memory() {
+    let (limit, croft) = start("little", &[]).await;
+    let large = json!({"metadata": {"name": "large"}, "data": {"text": "x".repeat(400 << 10)}});
+    croft.client().expect("a client").post(MAPS, &large).await.expect("an answer").ok().expect("made");
+    let mut lying = Vec::new();
+    for _ in 0..6 {
+        let mut requests = raw(&croft, Some(&croft.admin), 1).await;
+        let mut answers = tokio::task::JoinSet::new();
+        for _ in 0..250 {
+            // Those with too much are closed meanwhile, this one among them.
+            let Ok(ready) = requests.clone().ready().await else { break };
+            requests = ready;
+            let get = request(&croft, Method::GET, &format!("{MAPS}/large?pretty=true")).body(()).expect("a request");
+            let Ok((answer, _)) = requests.send_request(get, true) else { break };
+            answers.spawn(answer);
+        }
+        let mut taken = Vec::new();
+        while let Some(answer) = answers.join_next().await {
+            taken.push(answer);
+        }
+        lying.push((requests, taken));
+    }
+    is_well(&croft, &limit).await;
+    let figures = croft.client().expect("a client").get("/metrics").await.expect("an answer").text();
+    assert!(!figures.contains("croft_connections_cut_total 0"), "no connection was closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

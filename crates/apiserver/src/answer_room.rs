@@ -28,7 +28,7 @@ const COST: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(250);
 /// How long a client may take to read an answer. HTTP/2 lets it keep the connection alive and read nothing for ever.
 const READ_TIMEOUT: Duration = Duration::from_mins(2);
-/// So much is handed out at a time: what is handed out is the connection's, and no longer counted.
+/// So much is handed out at a time: what is handed out is the connection's, and counted there.
 const PIECE: usize = 64 << 10;
 /// What the room is counted in.
 const UNIT: usize = 1 << 10;
