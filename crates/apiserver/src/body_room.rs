@@ -5,7 +5,7 @@
 //! read. Nobody has proven who they are before they have logged in: they have a small room of their own, shared by address.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
 
@@ -15,6 +15,7 @@ use http_body::Body as _;
 
 use crate::answer::{self, Body};
 use crate::auth::ANONYMOUS;
+use crate::network::network;
 use crate::shares::{Share, Shares};
 
 /// Upstream's limit for request bodies.
@@ -28,8 +29,6 @@ const FOR_USERS: usize = 16 * LONGEST / UNIT;
 const FOR_ANONYMOUS: usize = (8 << 20) / UNIT;
 /// So many of one user wait for room with their bodies unread; more are refused.
 const LINE: usize = 32;
-/// The part of an IPv6 address that somebody is given as a whole.
-const NETWORK: u128 = !0 << 64;
 
 #[derive(Debug)]
 pub(crate) struct BodyRoom {
@@ -88,13 +87,6 @@ impl BodyRoom {
         };
         let share = room.take(&who, bytes).await?;
         Ok((reading.await?, Some(share)))
-    }
-}
-
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

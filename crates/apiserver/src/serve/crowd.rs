@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::sending::Load;
 use crate::config::Limits;
 use crate::metrics::Connections;
+use crate::network::network;
 
 /// An address may leave answers lying on this part of all connections before any of them has to go: clients are slow, too.
 const LYING: usize = 10;
@@ -41,6 +42,7 @@ struct Members {
 
 #[derive(Debug)]
 struct Member {
+    /// The same for all addresses of somebody who has many.
     address: IpAddr,
     /// Being answered now, watches among them.
     requests: usize,
@@ -97,7 +99,7 @@ impl Crowd {
         members.next_id += 1;
         let id = members.next_id;
         let member = Member {
-            address,
+            address: network(address),
             requests: 0,
             waiting: Arc::clone(&waiting),
             quiet_since: now,
@@ -227,6 +229,19 @@ mod tests {
         // One place is free now: nobody has to go.
         let _next = crowd.enter(address(3), at(10)).unwrap();
         assert!(!hoarded[0].leave.is_cancelled());
+    }
+
+    #[test]
+    fn many_addresses_of_one_network_hide_nobody() {
+        let crowd = crowd(3);
+        let start = Instant::now();
+        let enter =
+            |address: &str, after| crowd.enter(address.parse().unwrap(), start + Duration::from_secs(after)).unwrap();
+        let modest = enter("192.0.2.1", 0);
+        let hoarded = [enter("2001:db8::1", 1), enter("2001:db8::2", 2)];
+        let _newcomer = enter("192.0.2.2", 3);
+        let left = [&modest, &hoarded[0], &hoarded[1]].map(|place| place.leave.is_cancelled());
+        assert_eq!(left, [false, true, false]);
     }
 
     #[test]
