@@ -50,6 +50,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// For what is being asked when the server stops: the store is to be closed in order, whatever clients take of their answers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// For the head of a request, and for what is read or written at a time; what a connection is reckoned with. Tokens and cookies
+/// are a few KiB, and HTTP/2 allows 16 in all.
+const BUFFER: usize = 64 << 10;
 const BACKLOG: i32 = 1024;
 
 /// Binds the listeners; optional ones may be missing from the result.
@@ -180,7 +183,7 @@ async fn conversation(
         }
     });
     let mut builder = auto::Builder::new(requests);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
