@@ -249,7 +249,9 @@ async fn answer_request(
         Caller::Internal => None,
         Caller::Remote { lane, .. } => {
             let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
-            Some(seated(server, of, &info, lane).await?)
+            let objects = listed(server, &info);
+            let (seat, long) = seated(server, of, objects.map_or(1, fairness::width), lane).await?;
+            Some((seat, long, objects.is_some()))
         }
     };
     // Not of whoever acts as somebody else.
@@ -269,7 +271,7 @@ async fn answer_request(
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
     match seated {
-        Some((seat, long)) if call.info.verb == "list" => result.map(|answer| fairness::until_sent(answer, seat, long)),
+        Some((seat, long, true)) => result.map(|answer| fairness::until_sent(answer, seat, long)),
         _ => result,
     }
 }
@@ -286,10 +288,9 @@ fn lasting(answer: Answer, session: Option<Arc<Session>>, ending: Ending) -> Ans
 async fn seated(
     server: &ApiServer,
     of: &Classified,
-    info: &RequestInfo,
+    width: usize,
     lane: &Lane,
 ) -> Result<(Seat, Option<LongAnswer>), ApiError> {
-    let width = width(server, info);
     let seat = server.fairness.seat(of, width).await?;
     if width == 1 {
         return Ok((seat, None));
@@ -301,13 +302,15 @@ async fn seated(
     Ok((seat, Some(long)))
 }
 
-/// How many seats the request takes.
-fn width(server: &ApiServer, info: &RequestInfo) -> usize {
-    fairness::width(info.verb, || {
-        let catalog = server.catalog();
-        let served = catalog.find(&info.group, &info.version, &info.resource);
-        served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace))
-    })
+/// How many objects there are to be listed, if the request is for a list of them.
+fn listed(server: &ApiServer, info: &RequestInfo) -> Option<usize> {
+    let catalog = server.catalog();
+    if rest::is_rest(info) {
+        let (key, namespace) = rest::listed(&catalog, info)?;
+        return Some(server.cache.collection(&key).count(&namespace));
+    }
+    let served = (info.verb == "list").then(|| catalog.find(&info.group, &info.version, &info.resource))?;
+    Some(served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace)))
 }
 
 /// A request for a resource: the same verbs for every kind.
