@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use croft_meta::ApiError;
@@ -22,6 +23,8 @@ use crate::shares::{Share, Shares};
 const LONGEST: usize = 3 << 20;
 /// So much takes no room if it is there at once, as it nearly always is.
 const SHORT: usize = 4 << 10;
+/// It is there at once even if it comes so long after its head: over HTTP/2 it is sent apart.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// What the room is counted in: the least that a request takes whose body is still to come, with its head.
 const UNIT: usize = 32 << 10;
 /// Sixteen of the longest bodies, eight of them of one user.
@@ -75,10 +78,13 @@ impl BodyRoom {
         let announced = body.size_hint();
         let bytes = announced.upper().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(LONGEST);
         let mut reading = pin!(answer::read_body(body, LONGEST));
-        let is_refused = announced.lower() > LONGEST as u64;
-        if (is_refused || bytes <= SHORT || address.is_none())
+        let (is_refused, is_short) = (announced.lower() > LONGEST as u64, bytes <= SHORT);
+        if (is_refused || is_short || address.is_none())
             && let Poll::Ready(body) = futures::poll!(&mut reading)
         {
+            return Ok((body?, None));
+        }
+        if is_short && let Ok(body) = tokio::time::timeout(AT_ONCE, &mut reading).await {
             return Ok((body?, None));
         }
         let (room, who) = match address {
@@ -96,7 +102,7 @@ mod tests {
 
     use futures::{FutureExt, StreamExt, stream};
     use http_body::Frame;
-    use http_body_util::{BodyExt, StreamBody};
+    use http_body_util::{BodyExt, Limited, StreamBody};
 
     use super::*;
     use crate::answer::BoxError;
@@ -146,6 +152,19 @@ mod tests {
         assert_eq!(whole("jane", None, LONGEST).await, Some(false));
         drop(reading);
         assert_eq!(whole("jane", from, LONGEST).await, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_body_may_come_a_moment_after_its_head() {
+        for (late, expected) in [(AT_ONCE / 2, false), (AT_ONCE * 2, true)] {
+            let frame = async move {
+                tokio::time::sleep(late).await;
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{}")))
+            };
+            let body = Limited::new(StreamBody::new(stream::once(frame)), SHORT).boxed_unsync();
+            let (body, share) = BodyRoom::new().read("jane", Some(address("192.0.2.1")), body).await.unwrap();
+            assert_eq!((&*body, share.is_some()), (&b"{}"[..], expected), "{late:?}");
+        }
     }
 
     #[tokio::test]
