@@ -4,6 +4,7 @@ use anyhow::ensure;
 use croft_testkit::{Call, Client, Croft, StoreKind, eventually};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.toys.example.com";
@@ -236,6 +237,17 @@ async fn seats(field: &Field) {
     let get = Call::new(Method::GET, &format!("{TOYS}/ball"))
         .header("impersonate-user", "jane")
         .header("impersonate-group", "children");
+    // Nor does it have one while its body is still to come.
+    let mut slow = field.front.connect(Some(&field.front.admin), &["http/1.1"]).await.expect("a connection");
+    let begun = format!(
+        "POST {TOYS} HTTP/1.1\r\nhost: x\r\nimpersonate-user: jane\r\nimpersonate-group: children\r\n\
+         content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n"
+    );
+    slow.write_all(begun.as_bytes()).await.expect("writes");
+    slow.flush().await.expect("flushes");
+    let mut asked = [0; 12];
+    slow.read_exact(&mut asked).await.expect("an answer");
+    assert_eq!(&asked, b"HTTP/1.1 100", "it is asked for its body");
     let answer = field.client.send(get).await.expect("an answer");
     assert_eq!(answer.header("x-kubernetes-pf-flowschema-uid"), schema["metadata"]["uid"].as_str());
     assert_eq!(answer.status, 200, "{}", answer.text());

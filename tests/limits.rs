@@ -49,6 +49,17 @@ async fn large_bodies_are_refused_before_they_are_read() {
     assert!(croft.process().resident_bytes().expect("memory") < 400 << 20);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_may_be_large_and_not_endless() {
+    let Some(croft) = start().await else { return };
+    let head = |size: usize, end: &str| format!("GET /version HTTP/1.1\r\nhost: x\r\nx: {}{end}", "a".repeat(size));
+    let answer = exchange(&croft, head(48 << 10, "\r\n\r\n").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // Sooner than after the minute that there is for the rest of it.
+    let answer = exchange(&croft, head(80 << 10, "").as_bytes()).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
 /// As many large bodies as clients care to send, none of them ever complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn half_sent_bodies_take_little_memory_and_hold_up_nobody_else() {

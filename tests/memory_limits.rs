@@ -59,7 +59,7 @@ async fn large_answers_that_nobody_reads_do_not_fill_memory() {
             sitting.push(ask_and_sit(&croft, &format!("{MAPS}?includeObject=Object"), accept).await);
         }
     }
-    // Those that wait are told so in the end, and the server is as it was.
+    // Those for which there is no room are told so, and the server is as it was.
     let mut answer = vec![0; 1024];
     let last = sitting.last_mut().expect("one of them");
     let read = tokio::time::timeout(Duration::from_mins(1), last.read(&mut answer)).await;
@@ -207,21 +207,64 @@ async fn bodies_that_never_come_whole_do_not_fill_memory() {
     }
     is_well(&croft, &limit).await;
     // Others may still log in, from the same address, too.
-    let nobody = json!({"username": "nobody", "password": "x"});
-    let answer = croft.anonymous().expect("a client").post(LOGIN, &nobody).await.expect("an answer");
-    assert_eq!(answer.status, 401, "{}", answer.text());
+    let nobody = json!({"username": "nobody", "password": "x"}).to_string();
+    let mut stream = croft.connect(None, &["http/1.1"]).await.expect("a connection");
+    // Head and body in one piece.
+    let login = format!(
+        "POST {LOGIN} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{nobody}",
+        nobody.len()
+    );
+    stream.write_all(login.as_bytes()).await.expect("writes");
+    stream.flush().await.expect("flushes");
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 401 ");
 }
 
 /// On every connection an answer of which the client takes nothing, for which it needs no credentials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_takes_keep_nobody_out() {
-    let (limit, croft) = start("places", &["--max-connections=20"]).await;
+    let (limit, mut croft) = start("places", &["--max-connections=20"]).await;
     let mut lying = Vec::new();
-    for _ in 0..20 {
-        let requests = raw(&croft, None, 0).await;
+    for number in 0..20 {
+        // Of every second one a byte.
+        let requests = raw(&croft, None, number % 2).await;
         lying.push(ask(&croft, requests, "/version").await);
     }
     is_well(&croft, &limit).await;
+    // Nor do they keep the server from being stopped in order.
+    croft.terminate(Duration::from_secs(30)).await.expect("it stops");
+    let log = croft.process().log_tail(5);
+    assert!(!log.contains("cut off"), "{log}");
+}
+
+/// Answers that are handed over as a whole, of each of which the client takes a byte: 600 MB.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_which_little_is_taken_do_not_fill_memory() {
+    let (limit, croft) = start("little", &[]).await;
+    let large = json!({"metadata": {"name": "large"}, "data": {"text": "x".repeat(400 << 10)}});
+    croft.client().expect("a client").post(MAPS, &large).await.expect("an answer").ok().expect("made");
+    let mut lying = Vec::new();
+    for _ in 0..6 {
+        let mut requests = raw(&croft, Some(&croft.admin), 1).await;
+        let mut answers = tokio::task::JoinSet::new();
+        for _ in 0..250 {
+            // Those with too much are closed meanwhile, this one among them.
+            let Ok(ready) = requests.clone().ready().await else { break };
+            requests = ready;
+            let get = request(&croft, Method::GET, &format!("{MAPS}/large?pretty=true")).body(()).expect("a request");
+            let Ok((answer, _)) = requests.send_request(get, true) else { break };
+            answers.spawn(answer);
+        }
+        let mut taken = Vec::new();
+        while let Some(answer) = answers.join_next().await {
+            taken.push(answer);
+        }
+        lying.push((requests, taken));
+    }
+    is_well(&croft, &limit).await;
+    let figures = croft.client().expect("a client").get("/metrics").await.expect("an answer").text();
+    assert!(!figures.contains("croft_connections_cut_total 0"), "no connection was closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

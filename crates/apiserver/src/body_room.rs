@@ -5,9 +5,10 @@
 //! read. Nobody has proven who they are before they have logged in: they have a small room of their own, shared by address.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use croft_meta::ApiError;
@@ -15,12 +16,15 @@ use http_body::Body as _;
 
 use crate::answer::{self, Body};
 use crate::auth::ANONYMOUS;
+use crate::network::network;
 use crate::shares::{Share, Shares};
 
 /// Upstream's limit for request bodies.
 const LONGEST: usize = 3 << 20;
 /// So much takes no room if it is there at once, as it nearly always is.
 const SHORT: usize = 4 << 10;
+/// It is there at once even if it comes so long after its head: over HTTP/2 it is sent apart.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// What the room is counted in: the least that a request takes whose body is still to come, with its head.
 const UNIT: usize = 32 << 10;
 /// Sixteen of the longest bodies, eight of them of one user.
@@ -28,8 +32,6 @@ const FOR_USERS: usize = 16 * LONGEST / UNIT;
 const FOR_ANONYMOUS: usize = (8 << 20) / UNIT;
 /// So many of one user wait for room with their bodies unread; more are refused.
 const LINE: usize = 32;
-/// The part of an IPv6 address that somebody is given as a whole.
-const NETWORK: u128 = !0 << 64;
 
 #[derive(Debug)]
 pub(crate) struct BodyRoom {
@@ -76,10 +78,13 @@ impl BodyRoom {
         let announced = body.size_hint();
         let bytes = announced.upper().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(LONGEST);
         let mut reading = pin!(answer::read_body(body, LONGEST));
-        let is_refused = announced.lower() > LONGEST as u64;
-        if (is_refused || bytes <= SHORT || address.is_none())
+        let (is_refused, is_short) = (announced.lower() > LONGEST as u64, bytes <= SHORT);
+        if (is_refused || is_short || address.is_none())
             && let Poll::Ready(body) = futures::poll!(&mut reading)
         {
+            return Ok((body?, None));
+        }
+        if is_short && let Ok(body) = tokio::time::timeout(AT_ONCE, &mut reading).await {
             return Ok((body?, None));
         }
         let (room, who) = match address {
@@ -91,20 +96,13 @@ impl BodyRoom {
     }
 }
 
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use futures::{FutureExt, StreamExt, stream};
     use http_body::Frame;
-    use http_body_util::{BodyExt, StreamBody};
+    use http_body_util::{BodyExt, Limited, StreamBody};
 
     use super::*;
     use crate::answer::BoxError;
@@ -154,6 +152,19 @@ mod tests {
         assert_eq!(whole("jane", None, LONGEST).await, Some(false));
         drop(reading);
         assert_eq!(whole("jane", from, LONGEST).await, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_body_may_come_a_moment_after_its_head() {
+        for (late, expected) in [(AT_ONCE / 2, false), (AT_ONCE * 2, true)] {
+            let frame = async move {
+                tokio::time::sleep(late).await;
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"{}")))
+            };
+            let body = Limited::new(StreamBody::new(stream::once(frame)), SHORT).boxed_unsync();
+            let (body, share) = BodyRoom::new().read("jane", Some(address("192.0.2.1")), body).await.unwrap();
+            assert_eq!((&*body, share.is_some()), (&b"{}"[..], expected), "{late:?}");
+        }
     }
 
     #[tokio::test]

@@ -66,12 +66,19 @@ pub struct Limits {
     pub connections: usize,
     /// Memory for large answers that are being made or read.
     pub answer_bytes: usize,
+    /// Memory for what was answered and is not yet taken.
+    pub sending_bytes: usize,
 }
 
 impl Default for Limits {
     /// What suits these processors, and a server with much memory.
     fn default() -> Self {
-        Self { requests: fairness::default_seats(), connections: 10_000, answer_bytes: 1 << 30 }
+        Self {
+            requests: fairness::default_seats(),
+            connections: 10_000,
+            answer_bytes: 1 << 30,
+            sending_bytes: 512 << 20,
+        }
     }
 }
 

@@ -110,9 +110,9 @@ impl Classified {
     }
 }
 
-/// How many seats a request takes: one, but for a list of many objects.
-pub(crate) fn width(verb: &str, objects: impl FnOnce() -> usize) -> usize {
-    if verb == "list" { objects().div_ceil(OBJECTS_A_SEAT).clamp(1, MOST_SEATS) } else { 1 }
+/// How many seats a list of so many objects takes; all else takes one.
+pub(crate) fn width(objects: usize) -> usize {
+    objects.div_ceil(OBJECTS_A_SEAT).clamp(1, MOST_SEATS)
 }
 
 #[cfg(test)]
@@ -121,10 +121,8 @@ mod tests {
 
     #[test]
     fn only_long_lists_are_wide() {
-        for (verb, objects, expected) in
-            [("get", 5000, 1), ("list", 0, 1), ("list", 100, 1), ("list", 101, 2), ("list", 90_000, 10)]
-        {
-            assert_eq!(width(verb, || objects), expected, "{verb} {objects}");
+        for (objects, expected) in [(0, 1), (100, 1), (101, 2), (90_000, 10)] {
+            assert_eq!(width(objects), expected, "{objects}");
         }
     }
 }

@@ -46,6 +46,7 @@ mod metrics;
 mod migrations;
 mod moving;
 mod negotiate;
+mod network;
 mod node_proxy;
 mod openapi;
 mod options;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use croft_meta::{ApiError, names};
 use http::Request;
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
@@ -25,6 +25,7 @@ use crate::request::{Query, RequestInfo};
 use crate::serve::{Lane, LongAnswer};
 use crate::server::ApiServer;
 use crate::sessions::{self, Session};
+use crate::shares::Share;
 use crate::streams::Streamed;
 use crate::user::UserInfo;
 use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
@@ -90,7 +91,7 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     } else {
         match tokio::time::timeout(patience, work).await {
             Ok(result) => result,
-            Err(_) => Err(ApiError::timeout("request did not complete within the allotted timeout", 0)),
+            Err(_) => Err(too_slow()),
         }
     };
     let (answer, failure) = match result {
@@ -216,6 +217,18 @@ async fn answer_request(
         _ => None,
     };
     if let Some(streamed) = &streamed {
+        // Neither must it keep a seat while another server is told.
+        let (body, _room) = match caller {
+            Caller::Remote { .. } if streamed.is_aggregated() && !parts.headers.contains_key(UPGRADE) => {
+                let reading = read_body(server, caller, &user, &info, body);
+                let (body, room) = tokio::time::timeout(REQUEST_TIMEOUT, reading).await.map_err(|_| too_slow())??;
+                if looks(&info) {
+                    parts.headers.remove(CONTENT_LENGTH);
+                }
+                (answer::full(body), room)
+            }
+            _ => (body, None),
+        };
         let headers = parts.headers.clone();
         let ending = Ending::of(info.verb);
         let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
@@ -239,9 +252,7 @@ async fn answer_request(
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
     }
-    // Whoever only looks has nothing to say, and as upstream nobody listens: it may never end, and a watch has all the time there is.
-    let body = if matches!(info.verb, "get" | "list" | "watch" | "head") { answer::full("") } else { body };
-    let (body, _room) = server.body_room.read(&user.name, caller.address(), body).await?;
+    let (body, _room) = read_body(server, caller, &user, &info, body).await?;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     trail.sent(&body, content_type.unwrap_or_default());
     // Not before the body is there: whoever sends it slowly must not keep a seat meanwhile. Of a watch, only its beginning takes a seat.
@@ -249,7 +260,9 @@ async fn answer_request(
         Caller::Internal => None,
         Caller::Remote { lane, .. } => {
             let of = classified.get_or_init(|| server.fairness.classify(&user, &info));
-            Some(seated(server, of, &info, lane).await?)
+            let objects = listed(server, &info);
+            let (seat, long) = seated(server, of, objects.map_or(1, fairness::width), lane).await?;
+            Some((seat, long, objects.is_some()))
         }
     };
     // Not of whoever acts as somebody else.
@@ -269,9 +282,29 @@ async fn answer_request(
     // Whoever is refused may be warned all the same.
     *warnings.lock() = call.take_warnings();
     match seated {
-        Some((seat, long)) if call.info.verb == "list" => result.map(|answer| fairness::until_sent(answer, seat, long)),
+        Some((seat, long, true)) => result.map(|answer| fairness::until_sent(answer, seat, long)),
         _ => result,
     }
+}
+
+fn too_slow() -> ApiError {
+    ApiError::timeout("request did not complete within the allotted timeout", 0)
+}
+
+fn looks(info: &RequestInfo) -> bool {
+    matches!(info.verb, "get" | "list" | "watch" | "head")
+}
+
+async fn read_body(
+    server: &ApiServer,
+    caller: &Caller,
+    user: &UserInfo,
+    info: &RequestInfo,
+    body: Body,
+) -> Result<(Bytes, Option<Share>), ApiError> {
+    // Whoever only looks has nothing to say, and as upstream nobody listens: it may never end, and a watch has all the time there is.
+    let body = if looks(info) { answer::full("") } else { body };
+    server.body_room.read(&user.name, caller.address(), body).await
 }
 
 /// A stream lasts as long as the credential that it was opened with.
@@ -286,10 +319,9 @@ fn lasting(answer: Answer, session: Option<Arc<Session>>, ending: Ending) -> Ans
 async fn seated(
     server: &ApiServer,
     of: &Classified,
-    info: &RequestInfo,
+    width: usize,
     lane: &Lane,
 ) -> Result<(Seat, Option<LongAnswer>), ApiError> {
-    let width = width(server, info);
     let seat = server.fairness.seat(of, width).await?;
     if width == 1 {
         return Ok((seat, None));
@@ -301,13 +333,15 @@ async fn seated(
     Ok((seat, Some(long)))
 }
 
-/// How many seats the request takes.
-fn width(server: &ApiServer, info: &RequestInfo) -> usize {
-    fairness::width(info.verb, || {
-        let catalog = server.catalog();
-        let served = catalog.find(&info.group, &info.version, &info.resource);
-        served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace))
-    })
+/// How many objects there are to be listed, if the request is for a list of them.
+fn listed(server: &ApiServer, info: &RequestInfo) -> Option<usize> {
+    let catalog = server.catalog();
+    if rest::is_rest(info) {
+        let (key, namespace) = rest::listed(&catalog, info)?;
+        return Some(server.cache.collection(&key).count(&namespace));
+    }
+    let served = (info.verb == "list").then(|| catalog.find(&info.group, &info.version, &info.resource))?;
+    Some(served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace)))
 }
 
 /// A request for a resource: the same verbs for every kind.

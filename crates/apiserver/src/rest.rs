@@ -38,6 +38,7 @@ mod tokens;
 mod totp;
 mod users;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use croft_meta::ApiError;
@@ -48,6 +49,7 @@ use http::request::Parts;
 use crate::answer::{self, Answer};
 use crate::auth::ANONYMOUS;
 use crate::call::Call;
+use crate::catalog::Catalog;
 use crate::pipeline::not_allowed;
 use crate::request::{RequestInfo, percent_decode};
 
@@ -77,6 +79,25 @@ pub(crate) fn is_public(info: &RequestInfo) -> bool {
         && (info.path.starts_with("/v3-public") || info.path.starts_with("/v1-public") || info.path == extras::UI_INFO)
 }
 
+/// Of what kind and namespace the request lists objects, if it does: where those are stored.
+pub(crate) fn listed(catalog: &Catalog, info: &RequestInfo) -> Option<(String, String)> {
+    let path = segments(&info.path);
+    let mut path = path.iter().map(|part| &**part).filter(|_| info.verb == "get");
+    let below = path.next().filter(|root| *root == "v1").and_then(|_| path.next())?;
+    let id = if below == "harvester" { path.next()? } else { below };
+    let (namespace, rest) = (path.next(), path.next());
+    if rest.is_some() {
+        return None;
+    }
+    let schema = schema::Schema::find(catalog, id).filter(|schema| namespace.is_none() || schema.is_namespaced())?;
+    let key = schema.served.resource.storage_key.clone();
+    Some((key, namespace.unwrap_or_default().to_owned()))
+}
+
+fn segments(path: &str) -> Vec<Cow<'_, str>> {
+    path.trim_matches('/').split('/').map(percent_decode).collect()
+}
+
 /// Links are made from the name that the client knows the server by; HTTP/2 has it outside of the headers.
 pub(crate) fn name_host(parts: &mut Parts) {
     if !parts.headers.contains_key(HOST)
@@ -92,9 +113,8 @@ pub(crate) async fn answer(call: &Call, address: Option<IpAddr>) -> Result<Answe
         let why = format!("the body is of type {:?}; send application/json", call.content_type());
         return Err(ApiError::new(415, "UnsupportedMediaType", why));
     }
-    let decoded: Vec<String> =
-        call.info.path.trim_matches('/').split('/').map(|part| percent_decode(part).into_owned()).collect();
-    let path: Vec<&str> = decoded.iter().map(String::as_str).collect();
+    let path = segments(&call.info.path);
+    let path: Vec<&str> = path.iter().map(|part| &**part).collect();
     let action = call.query.get("action").unwrap_or_default();
     match (call.info.verb, path.as_slice(), action) {
         ("post", ["v3-public", "localProviders", "local"], "login") | ("post", ["v1-public", "login"], _) => {
@@ -210,6 +230,27 @@ mod tests {
             ("/apis/apps/v1", false, false),
         ] {
             assert_eq!((is_rest(&info(path)), is_public(&info(path))), (rest, public), "{path}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lists_are_known_from_their_paths() {
+        let server = crate::testing::TestServer::start().await;
+        let catalog = server.running.server().catalog();
+        for (method, path, expected) in [
+            (Method::GET, "/v1/harvester/configmaps", Some(("core/configmaps", ""))),
+            (Method::GET, "/v1/configmap/default/", Some(("core/configmaps", "default"))),
+            (Method::GET, "/v1/harvester/nodes", Some(("core/nodes", ""))),
+            (Method::GET, "/v1/harvester/nodes/one", None),
+            (Method::GET, "/v1/harvester/configmaps/default/one", None),
+            (Method::GET, "/v1/harvester", None),
+            (Method::GET, "/v1/harvester/schemas", None),
+            (Method::GET, "/v3/users", None),
+            (Method::POST, "/v1/harvester/configmaps", None),
+        ] {
+            let info = RequestInfo::parse(&method, path, &Query::default());
+            let found = listed(&catalog, &info);
+            assert_eq!(found.as_ref().map(|(key, namespace)| (&**key, &**namespace)), expected, "{method} {path}");
         }
     }
 

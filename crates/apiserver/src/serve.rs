@@ -2,6 +2,7 @@
 
 mod crowd;
 mod lane;
+mod sending;
 mod taken;
 mod unread;
 
@@ -47,6 +48,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_mins(1);
 const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 /// For a connection that has to go to say goodbye.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// For what is being asked when the server stops: the store is to be closed in order, whatever clients take of their answers.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+/// For the head of a request, and for what is read or written at a time; what a connection is reckoned with. Tokens and cookies
+/// are a few KiB, and HTTP/2 allows 16 in all.
+const BUFFER: usize = 64 << 10;
 const BACKLOG: i32 = 1024;
 
 /// Binds the listeners; optional ones may be missing from the result.
@@ -158,7 +164,7 @@ async fn conversation(
     lane: Lane,
 ) {
     let stop = server.stopping();
-    let leave = place.leave.clone();
+    let (leave, cut) = (place.leave.clone(), place.cut.clone());
     let requests = Requests { lane: lane.clone(), place: Arc::clone(&place) };
     let address = caller.address();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -173,11 +179,11 @@ async fn conversation(
                 let _ = upgraded.set(place.busy());
             }
             let long = lane.long_answer_of(answer.body().size_hint().lower());
-            Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, _busy: busy, _long: long }))
+            Ok::<_, std::convert::Infallible>(answer.map(|body| Attended { body, place, _busy: busy, _long: long }))
         }
     });
     let mut builder = auto::Builder::new(requests);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -190,13 +196,17 @@ async fn conversation(
         result = connection.as_mut() => result,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::time::timeout(STOP_TIMEOUT, connection).await.unwrap_or(Ok(()))
         }
         () = leave.cancelled() => {
             tracing::debug!(?address, "a quiet connection is closed to make room for another");
             connection.as_mut().graceful_shutdown();
             // Half a request may have come, and its other half may take a minute.
             tokio::time::timeout(LEAVE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+        }
+        () = cut.cancelled() => {
+            tracing::debug!(?address, "a connection is closed whose client does not take what there is for it");
+            Ok(())
         }
     };
     if let Err(error) = result {
@@ -208,6 +218,7 @@ async fn conversation(
 #[derive(Debug)]
 struct Attended {
     body: Body,
+    place: Arc<Place>,
     _busy: Busy,
     _long: Option<LongAnswer>,
 }
@@ -217,9 +228,10 @@ impl http_body::Body for Attended {
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<bytes::Bytes>, BoxError>>> {
-        let frame = Pin::new(&mut self.get_mut().body).poll_frame(cx);
+        let this = self.get_mut();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
         taken::told(&frame);
-        frame
+        frame.map_ok(|frame| frame.map_data(|bytes| this.place.sends(bytes)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -303,7 +303,7 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let served = certificates::Served { resolver, cert, names, data_dir: config.data_dir, first };
     tasks.spawn(served.renew(Arc::clone(&server)));
     let slow = Arc::new(SlowThreads::start().map_err(StartError::Threads)?);
-    let crowd = serve::Crowd::new(config.limits.connections, server.metrics.connections());
+    let crowd = serve::Crowd::new(config.limits, server.metrics.connections());
     for (index, listener) in listeners.into_iter().enumerate() {
         // Kubeconfigs lead to the first one, and trust this server's own authority.
         let tls = if index == 0 { Arc::clone(&api_tls) } else { Arc::clone(&web_tls) };

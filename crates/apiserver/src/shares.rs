@@ -41,7 +41,25 @@ impl Shares {
         Ok(Share { permits: [of_user, of_all] })
     }
 
-    /// The same, if there is so much of it now.
+    /// The same, but waits for others only: `None` at once if it is the user who has too much of it.
+    async fn take_of_others(&self, user: &str, amount: usize) -> Option<Share> {
+        let amount = self.possible(amount);
+        let of_user = self.of_user(user).try_acquire_many_owned(amount).ok()?;
+        let of_all = Arc::clone(&self.all).acquire_many_owned(amount).await.ok()?;
+        Some(Share { permits: [of_user, of_all] })
+    }
+
+    /// So much in all for one who has some of it already, in the same way.
+    pub(crate) async fn grow(&self, user: &str, share: Option<Share>, amount: usize) -> Option<Share> {
+        let has = share.as_ref().map_or(0, Share::amount);
+        let mut grown = self.take_of_others(user, amount.min(self.largest).saturating_sub(has)).await?;
+        if let Some(share) = share {
+            grown.join(share);
+        }
+        Some(grown)
+    }
+
+    /// The same as [`Self::take`], if there is so much of it now.
     pub(crate) fn take_now(&self, user: &str, amount: usize) -> Option<Share> {
         let amount = self.possible(amount);
         let of_user = self.of_user(user).try_acquire_many_owned(amount).ok()?;
@@ -67,9 +85,20 @@ impl Shares {
 }
 
 impl Share {
+    fn amount(&self) -> usize {
+        self.permits[0].num_permits()
+    }
+
+    /// Of the same user.
+    fn join(&mut self, other: Self) {
+        for (permit, other) in self.permits.iter_mut().zip(other.permits) {
+            permit.merge(other);
+        }
+    }
+
     /// Gives back what is more than that.
     pub(crate) fn shrink_to(&mut self, amount: usize) {
-        let surplus = self.permits[0].num_permits().saturating_sub(amount);
+        let surplus = self.amount().saturating_sub(amount);
         for permit in &mut self.permits {
             drop(permit.split(surplus));
         }
@@ -97,6 +126,21 @@ mod tests {
         let third = has(&shares, "third", 1).unwrap();
         drop((first, second, third));
         assert!(has(&shares, "greedy", 4).is_some());
+    }
+
+    #[test]
+    fn whoever_has_some_waits_for_the_rest_but_not_for_themselves() {
+        let shares = Shares::of(8);
+        let grow = |share, amount| shares.grow("greedy", share, amount).now_or_never();
+        let some = grow(None, 1).unwrap();
+        let most = grow(some, 3).unwrap();
+        assert_eq!(most.as_ref().map(Share::amount), Some(3));
+        assert!(grow(None, 2).unwrap().is_none(), "nobody else would give it back");
+        let all = grow(most, 100).unwrap();
+        assert_eq!(all.as_ref().map(Share::amount), Some(4));
+        drop(all);
+        let _others = [has(&shares, "other", 4).unwrap(), has(&shares, "third", 3).unwrap()];
+        assert!(grow(None, 2).is_none());
     }
 
     #[test]

@@ -6,10 +6,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::options::ServerOptions;
 
-/// What a connection takes: buffers of TLS and HTTP, and what is being sent.
+/// What a connection takes: buffers of TLS and HTTP, and the head of a request.
 const A_CONNECTION: u64 = 64 << 10;
-/// Connections may take an eighth of the memory, large answers a quarter.
+/// Connections may take an eighth of the memory, what they have to send another, large answers a quarter.
 const FOR_CONNECTIONS: u64 = 8;
+const FOR_SENDING: u64 = 8;
 const FOR_ANSWERS: u64 = 4;
 /// Where neither the host nor a control group says how much there is.
 const SOME_MEMORY: u64 = 4 << 30;
@@ -32,7 +33,12 @@ fn default(memory: u64, descriptors: Option<u64>) -> Limits {
     let memory = if memory == 0 { SOME_MEMORY } else { memory };
     let connections = (memory / FOR_CONNECTIONS / A_CONNECTION).min(descriptors.unwrap_or(u64::MAX) / 4 * 3).max(16);
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Limits { connections: size(connections), answer_bytes: size(memory / FOR_ANSWERS), ..Limits::default() }
+    Limits {
+        connections: size(connections),
+        answer_bytes: size(memory / FOR_ANSWERS),
+        sending_bytes: size(memory / FOR_SENDING),
+        ..Limits::default()
+    }
 }
 
 /// Many systems give a process 1,024 descriptors, and more if it asks, for the sake of programs that cannot count further.

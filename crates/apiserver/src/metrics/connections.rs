@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 pub(crate) struct Connections {
     open: Gauge,
     sent_away: Counter,
+    cut: Counter,
     refused: Counter,
 }
 
@@ -19,6 +20,11 @@ impl Connections {
             "croft_connections_sent_away",
             "Quiet connections that were closed to make room for others",
             self.sent_away.clone(),
+        );
+        registry.register(
+            "croft_connections_cut",
+            "Connections that were closed because their clients left most of what there was for them lying",
+            self.cut.clone(),
         );
         registry.register(
             "croft_connections_refused",
@@ -33,6 +39,10 @@ impl Connections {
 
     pub(crate) fn sent_away(&self) {
         self.sent_away.inc();
+    }
+
+    pub(crate) fn cut(&self) {
+        self.cut.inc();
     }
 
     pub(crate) fn refused(&self) {

@@ -15,6 +15,7 @@ use super::reply::{self, invalid};
 use super::schema::{Schema, own_namespaces};
 use super::state::Look;
 use crate::answer::{Answer, accepts_gzip};
+use crate::answer_room::Reserved;
 use crate::cache::Object;
 use crate::call::{Call, Target};
 use crate::conversion;
@@ -33,6 +34,7 @@ struct Found {
     count: usize,
     pages: Option<usize>,
     next: String,
+    room: Option<Reserved>,
 }
 
 pub(super) async fn list(call: &Call, root: &str, schema: &Schema, namespace: &str) -> Result<Answer, ApiError> {
@@ -42,14 +44,19 @@ pub(super) async fn list(call: &Call, root: &str, schema: &Schema, namespace: &s
     let scopes = scopes(call, schema, namespace)?;
     let options = ListOptions::parse(&query(call), false)?;
     let choice = Choice::parse(call)?;
-    let found = match scopes.as_slice() {
+    let mut found = match scopes.as_slice() {
         [scope] if choice.is_everything() => page(call, &schema.target(scope, ""), &options).await?,
         _ => choose(call, schema, &scopes, &options, &choice).await?,
     };
     let dresser = Dresser::new(call, root, schema);
     let start = start(call, schema, &found)?;
     let accepts_gzip = accepts_gzip(&call.headers);
-    Ok(ListStream::new(start, dresser, found.objects).into_answer(accepts_gzip))
+    let room = found.room.take();
+    let answer = ListStream::new(start, dresser, found.objects).into_answer(accepts_gzip);
+    match room {
+        Some(room) => room.keep(answer).await,
+        None => Ok(answer),
+    }
 }
 
 /// The parameters that Steve and Kubernetes share.
@@ -128,7 +135,8 @@ async fn page(call: &Call, target: &Target, options: &ListOptions) -> Result<Fou
     let page = list::page(call, target, options, &selection).await?;
     let metadata = page.metadata();
     let next = metadata["continue"].as_str().unwrap_or_default().to_owned();
-    Ok(Found { count: page.objects.len(), objects: page.objects, revision: page.revision, pages: None, next })
+    let count = page.objects.len();
+    Ok(Found { count, objects: page.objects, revision: page.revision, pages: None, next, room: page.room })
 }
 
 async fn choose(
@@ -169,7 +177,7 @@ async fn choose(
     let skip = (choice.page - 1).saturating_mul(choice.page_size);
     let kept = chosen.into_iter().map(|(_, object)| object).skip(skip);
     let objects = kept.take(if size > 0 { size } else { usize::MAX }).collect();
-    Ok(Found { objects, revision, count, pages, next: String::new() })
+    Ok(Found { objects, revision, count, pages, next: String::new(), room: None })
 }
 
 /// The object as filters see it: with what Steve adds that people filter and sort by.

@@ -5,7 +5,8 @@
 //! handed out, and nothing more asked for since, waits for its client. It is given up when that takes too long, and until then
 //! its connection is no better than one that is quiet.
 //!
-//! Only what waits costs anything: an answer that is taken at once has no clock.
+//! Only what waits costs anything: an answer that is taken at once has no clock. Nor has one that was handed out as a whole,
+//! whatever its client takes of it: what lies with a connection is bounded in bytes ([`super::sending`]).
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -95,10 +96,11 @@ mod tests {
 
     use super::super::Crowd;
     use super::*;
+    use crate::config::Limits;
     use crate::metrics::Connections;
 
     fn place() -> Arc<Place> {
-        let crowd = Crowd::new(1, Connections::default());
+        let crowd = Crowd::new(Limits::default(), Connections::default());
         crowd.enter(IpAddr::V4(Ipv4Addr::LOCALHOST), std::time::Instant::now()).unwrap()
     }
 

@@ -12,6 +12,7 @@ use croft_store::Range;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
+use crate::answer_room::Reserved;
 use crate::cache::{self, Newer, Object, store_error};
 use crate::call::{Call, Target};
 use crate::clock;
@@ -38,6 +39,8 @@ pub(crate) struct Page {
     pub(crate) revision: Revision,
     next: String,
     remaining: Option<usize>,
+    /// For objects that nobody else has in memory.
+    pub(crate) room: Option<Reserved>,
 }
 
 /// A token, read and written again. For `croft-fuzz`.
@@ -48,14 +51,13 @@ pub(crate) fn rewritten_token(text: &str) -> Option<String> {
 pub(crate) async fn list(call: &Call, target: &Target, output: Output) -> Result<Answer, ApiError> {
     let options = ListOptions::parse(&call.query, false)?;
     let selection = Selection::parse(target, &options)?;
-    let page = page(call, target, &options, &selection).await?;
+    let mut page = page(call, target, &options, &selection).await?;
     sealing::warn_of_unreadable(call, target);
-    let room = if call.is_internal || is_made_as_it_is_read(target, output) {
-        None
-    } else {
+    let mut room = page.room.take();
+    if !call.is_internal && !is_made_as_it_is_read(target, output) {
         let bytes = page.objects.iter().map(|object| object.bytes.len()).sum();
-        call.server.answer_room.reserve(&call.user.name, bytes).await?
-    };
+        room = call.server.answer_room.reserve(&call.user.name, room, bytes).await?;
+    }
     let answer = answer(call, target, output, page).await?;
     match room {
         Some(room) => room.keep(answer).await,
@@ -210,6 +212,7 @@ async fn page_from_store(
     let prefix = if target.namespace.is_empty() { root.clone() } else { format!("{root}{}/", target.namespace) };
     let mut after = if token.start.is_empty() { String::new() } else { format!("{root}{}", token.start) };
     let mut page = Page { revision, ..Page::default() };
+    let mut bytes = 0;
     loop {
         let limit = if options.limit == 0 { 2_000 } else { options.limit + 1 };
         let range = Range { prefix: prefix.clone(), after: after.clone(), limit, at: Some(revision) };
@@ -217,6 +220,10 @@ async fn page_from_store(
             Err(croft_store::Error::Compacted { .. }) => return Err(expired(options)),
             other => other.map_err(store_error)?,
         };
+        if !call.is_internal {
+            bytes += found.records.iter().map(|record| record.value.len()).sum::<usize>();
+            page.room = call.server.answer_room.reserve_copies(&call.user.name, page.room, bytes).await?;
+        }
         for record in found.records.iter().filter(|record| croft_store::sealed::unreadable(&record.value).is_none()) {
             let id = record.key.strip_prefix(&root).unwrap_or_default();
             let object = Arc::new(Object::new(id, &record.value, record.revision));
