@@ -414,9 +414,10 @@ async fn while_nobody_can_tell_what_was_revoked_nothing_of_before_is_good() {
     const LIST: &str = "/api/v1/namespaces/kube-system/secrets/revoked-credentials";
     let mut server = Croft::start(StoreKind::Embedded).await.expect("the server starts");
     let before = Endpoint::from_kubeconfig(&server.kubeconfig).expect("a kubeconfig");
-    let token = ["token", "create", "--service-account", "default/default"];
+    let dir = server.data_dir().display().to_string();
+    let token = ["token", "create", "--service-account", "default/default", "--data-dir", &dir];
     let tokens = [croft_ok(&server, &token).await.expect("made"), croft_ok(&server, &token).await.expect("made")];
-    let revoked = ["token", "revoke", tokens[0].trim()];
+    let revoked = ["token", "revoke", tokens[0].trim(), "--data-dir", &dir];
     croft_ok(&server, &revoked).await.expect("revoked");
     // Without any right to what it asks for.
     let status = async |server: &Croft, token: &str| {
