@@ -4,29 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_testkit::{Answer, Call, Client, Croft, Endpoint, Kubectl, StoreKind, eventually};
+use croft_e2e::logins::{LOGIN, PASSWORD, World, croft, start};
+use croft_testkit::{Answer, Call, Client, Croft, Endpoint, Kubectl, eventually};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-
-const LOGIN: &str = "/v3-public/localProviders/local?action=login";
-const PASSWORD: &str = "correct-horse-battery";
-
-struct World {
-    server: Croft,
-    dir: tempfile::TempDir,
-}
-
-async fn start(extra: &[&str]) -> World {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("password");
-    std::fs::write(&file, PASSWORD).expect("the password is written");
-    let option = format!("--admin-password-file={}", file.display());
-    let args: Vec<&str> = extra.iter().copied().chain([option.as_str()]).collect();
-    let server = Croft::start_with(StoreKind::Embedded, &args).await.expect("the server starts");
-    World { server, dir }
-}
 
 async fn log_in(client: &Client, name: &str, password: &str) -> Answer {
     client.post(LOGIN, &json!({"username": name, "password": password})).await.expect("an answer")
@@ -36,13 +19,6 @@ async fn basic(client: &Client, name: &str, password: &str) -> u16 {
     let credentials = BASE64_STANDARD.encode(format!("{name}:{password}"));
     let call = Call::new(Method::GET, "/api/v1/namespaces").header("authorization", &format!("Basic {credentials}"));
     client.send(call).await.expect("an answer").status
-}
-
-async fn croft(server: &Croft, args: &[&str]) -> String {
-    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
-    let out = command.args(args).env("CROFT_DATA_DIR", server.data_dir()).output().await.expect("croft runs");
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text")
 }
 
 fn is_locked(answer: &Answer) -> bool {

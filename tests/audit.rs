@@ -5,28 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_testkit::{Answer, Call, Client, Croft, StoreKind, eventually, patience};
+use croft_e2e::logins::{LOGIN, PASSWORD, World, start};
+use croft_testkit::{Answer, Call, Client, Croft, eventually, patience};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-const LOGIN: &str = "/v3-public/localProviders/local?action=login";
 const AUDIT: &str = "/croft/v1/audit";
-const PASSWORD: &str = "correct-horse-battery";
 const WRONG: &str = "wrong-horse-battery";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-async fn start(extra: &[&str]) -> Croft {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("password");
-    std::fs::write(&file, PASSWORD).expect("the password is written");
-    let option = format!("--admin-password-file={}", file.display());
-    let args: Vec<&str> = extra.iter().copied().chain([option.as_str()]).collect();
-    let server = Croft::start_with(StoreKind::Embedded, &args).await.expect("the server starts");
-    // A server that is started again has its password already.
-    std::mem::forget(dir);
-    server
-}
 
 fn file(server: &Croft) -> PathBuf {
     server.data_dir().join("audit/audit.log")
@@ -67,7 +54,7 @@ async fn nobody(server: &Croft, admin: &Client) -> (Client, String) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_changed_is_written_down_without_secrets() {
-    let mut server = start(&[]).await;
+    let World { mut server, dir: _dir } = start(&[]).await;
     let admin = server.client().expect("a client");
     let anybody = server.anonymous().expect("a client");
     let one = format!("{MAPS}/one");
@@ -177,7 +164,7 @@ async fn what_is_changed_is_written_down_without_secrets() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_lead_from_one_to_the_next() {
-    let server = start(&["--audit-log-maxsize=1"]).await;
+    let World { server, dir: _dir } = start(&["--audit-log-maxsize=1"]).await;
     let admin = server.client().expect("a client");
     let empty = ok(admin.get(AUDIT).await.expect("an answer"));
     assert!(empty["items"] == json!([]) && empty["after"].is_null(), "{empty}");
@@ -231,7 +218,7 @@ async fn pages_lead_from_one_to_the_next() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_goes_away_early_is_seen_all_the_same() {
-    let server = start(&[]).await;
+    let World { server, dir: _dir } = start(&[]).await;
     let admin = server.client().expect("a client");
     let body = map("hasty").to_string();
     let head = format!(
@@ -252,7 +239,7 @@ async fn who_goes_away_early_is_seen_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_can_be_elsewhere_or_nowhere() {
-    let server = start(&["--audit-log-path=off"]).await;
+    let World { server, dir: _dir } = start(&["--audit-log-path=off"]).await;
     let admin = server.client().expect("a client");
     let answer = ok(admin.post(MAPS, &map("one")).await.expect("an answer"));
     assert_eq!(answer["metadata"]["name"], "one");
@@ -264,7 +251,7 @@ async fn the_log_can_be_elsewhere_or_nowhere() {
 
     let dir = tempfile::tempdir().expect("a directory");
     let place = dir.path().join("below/who.log");
-    let server = start(&[&format!("--audit-log-path={}", place.display())]).await;
+    let World { server, dir: _dir } = start(&[&format!("--audit-log-path={}", place.display())]).await;
     let admin = server.client().expect("a client");
     ok(admin.post(MAPS, &map("one")).await.expect("an answer"));
     assert_eq!(entries(&admin, "").await.len(), 1);
@@ -280,7 +267,7 @@ async fn croft(server: &Croft, args: &[&str]) -> std::process::Output {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_shows_what_was_written_down() {
-    let server = start(&[]).await;
+    let World { server, dir: _dir } = start(&[]).await;
     let admin = server.client().expect("a client");
     ok(admin.post(MAPS, &map("one")).await.expect("an answer"));
     ok(admin.delete(&format!("{MAPS}/one")).await.expect("an answer"));

@@ -8,6 +8,7 @@ pub mod conformance_lives;
 pub mod export;
 pub mod flows;
 pub mod kept;
+pub mod logins;
 pub mod machines;
 pub mod oidc_config;
 pub mod oidc_issuer;

@@ -1,5 +1,6 @@
 //! Credentials that are taken back: at once for requests, within seconds for what is open.
 
+use croft_e2e::logins;
 use croft_e2e::machines::{IMAGES, is_true, node};
 use croft_e2e::storage::{image, imported, made};
 use croft_e2e::web::Web;
@@ -14,12 +15,9 @@ async fn start() -> Croft {
     Croft::start(StoreKind::Embedded).await.expect("the server starts")
 }
 
-/// What the command printed.
+/// What the command printed, which is mostly one word.
 async fn croft(server: &Croft, args: &[&str]) -> String {
-    let mut command = tokio::process::Command::new(croft_testkit::binary().expect("the program"));
-    let out = command.args(args).env("CROFT_DATA_DIR", server.data_dir()).output().await.expect("croft runs");
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text").trim().to_owned()
+    logins::croft(server, args).await.trim().to_owned()
 }
 
 /// A watch that has begun.

@@ -5,31 +5,15 @@ use std::path::Path;
 use std::process::Stdio;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use croft_testkit::{Answer, Call, Client, Croft, Kubectl, StoreKind, eventually};
+use croft_e2e::logins::{LOGIN, PASSWORD, World, command, croft, start};
+use croft_testkit::{Answer, Call, Client, Kubectl, eventually};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
-const LOGIN: &str = "/v3-public/localProviders/local?action=login";
 const USERS: &str = "/v3/users";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
-const PASSWORD: &str = "correct-horse-battery";
-
-struct World {
-    server: Croft,
-    dir: tempfile::TempDir,
-}
-
-async fn start(extra: &[&str]) -> World {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("password");
-    std::fs::write(&file, PASSWORD).expect("the password is written");
-    let option = format!("--admin-password-file={}", file.display());
-    let args: Vec<&str> = extra.iter().copied().chain([option.as_str()]).collect();
-    let server = Croft::start_with(StoreKind::Embedded, &args).await.expect("the server starts");
-    World { server, dir }
-}
 
 async fn log_in(client: &Client, password: &str, code: Option<&str>) -> Answer {
     let mut body = json!({"username": "admin", "password": password});
@@ -90,18 +74,6 @@ async fn enrol(client: &Client, token: &str) -> (String, Vec<String>) {
     let done = act(client, token, "confirmtotp", &json!({"totp": code})).await.ok().expect("it is in force");
     let codes: Vec<String> = serde_json::from_value(done["recoveryCodes"].clone()).expect("codes");
     (secret, codes)
-}
-
-async fn croft(server: &Croft, args: &[&str]) -> String {
-    let out = command(server).args(args).output().await.expect("croft runs");
-    assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).expect("text")
-}
-
-fn command(server: &Croft) -> Command {
-    let mut command = Command::new(croft_testkit::binary().expect("the program"));
-    command.env("CROFT_DATA_DIR", server.data_dir()).env_remove("KUBECONFIG");
-    command
 }
 
 /// Everything below a directory, which is small.

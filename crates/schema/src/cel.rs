@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub(crate) use self::field_path::normalise as normalise_field_path;
 pub(crate) use self::stack::with_room;
+pub use self::value::RESERVED_WORDS;
 pub(crate) use self::value::{CONTEXT, TYPES};
 use crate::expression::Expression;
 use crate::model::{Additional, ListType, Schema};

@@ -27,7 +27,7 @@ mod structural;
 mod testing;
 mod validate;
 
-pub use cel::CelRules;
+pub use cel::{CelRules, RESERVED_WORDS};
 pub use custom_resource::validate_custom_resource;
 pub use decode::{Unknown, decode};
 pub use defaults::apply_defaults;

@@ -1,6 +1,7 @@
 //! Admission policies and their bindings.
 
 use croft_meta::{FieldError, FieldErrors, FieldPath, names};
+use croft_schema::RESERVED_WORDS;
 use serde_json::{Value, json};
 
 use super::admission::rule_with_operations;
@@ -82,31 +83,8 @@ fn common(object: &Value) -> FieldErrors {
 }
 
 fn is_identifier(name: &str) -> bool {
-    const RESERVED: [&str; 21] = [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ];
     let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    begins && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !RESERVED.contains(&name)
+    begins && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') && !RESERVED_WORDS.contains(&name)
 }
 
 fn param_kind(errors: &mut FieldErrors, kind: &Value, path: &FieldPath) {

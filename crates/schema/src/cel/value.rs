@@ -68,7 +68,8 @@ fn type_of(value: &CelValue) -> &'static str {
     }
 }
 
-const RESERVED: [&str; 21] = [
+/// Names that mean something to CEL, or may one day.
+pub const RESERVED_WORDS: [&str; 21] = [
     "true",
     "false",
     "null",
@@ -94,7 +95,7 @@ const RESERVED: [&str; 21] = [
 
 /// A property's name as rules spell it; `None` if they cannot.
 pub(super) fn escape(name: &str) -> Option<String> {
-    if RESERVED.contains(&name) {
+    if RESERVED_WORDS.contains(&name) {
         return Some(format!("__{name}__"));
     }
     if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
