@@ -43,7 +43,9 @@ async fn is_well(server: &Croft, limit: &MemoryLimit) {
     let made = client.post(MAPS, &json!({"metadata": {"generateName": "well-"}})).await.expect("an answer");
     assert_eq!(made.status, 201, "{}", made.text());
     let log = server.process().log_tail(5);
-    assert!(limit.peak_bytes().expect("a figure") <= LIMIT, "{log}");
+    // To the limit itself the kernel sees.
+    let peak = limit.peak_bytes().expect("a figure");
+    assert!(peak <= LIMIT / 5 * 4, "{peak} bytes at its most: {log}");
 }
 
 /// Each of these lists is 12 MB, and takes several times that while it is made: 100 of them are more than three times what
@@ -151,8 +153,10 @@ type Requests = h2::client::SendRequest<Bytes>;
 /// A connection over HTTP/2 whose client takes so many bytes of each answer, until it says otherwise.
 async fn raw(server: &Croft, identity: Option<&Identity>, window: u32) -> Requests {
     let stream = server.connect(identity, &["h2"]).await.expect("a connection");
-    let builder = h2::client::Builder::new().initial_window_size(window).handshake(stream);
-    let (requests, connection) = builder.await.expect("it speaks HTTP/2");
+    let mut builder = h2::client::Builder::new();
+    // Of all together it takes what there is.
+    builder.initial_window_size(window).initial_connection_window_size(1 << 20);
+    let (requests, connection) = builder.handshake(stream).await.expect("it speaks HTTP/2");
     // Whatever it ends with: the streams tell.
     tokio::spawn(async move { drop(connection.await) });
     requests
@@ -238,7 +242,7 @@ async fn answers_that_nobody_takes_keep_nobody_out() {
     assert!(!log.contains("cut off"), "{log}");
 }
 
-/// Answers that are handed over as a whole, of each of which the client takes a byte: 600 MB.
+/// Answers that are handed over as a whole, of each of which the client takes the beginning: 600 MB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_of_which_little_is_taken_do_not_fill_memory() {
     let (limit, croft) = start("little", &[]).await;
@@ -246,7 +250,7 @@ async fn answers_of_which_little_is_taken_do_not_fill_memory() {
     croft.client().expect("a client").post(MAPS, &large).await.expect("an answer").ok().expect("made");
     let mut lying = Vec::new();
     for _ in 0..6 {
-        let mut requests = raw(&croft, Some(&croft.admin), 1).await;
+        let mut requests = raw(&croft, Some(&croft.admin), 1_000).await;
         let mut answers = tokio::task::JoinSet::new();
         for _ in 0..250 {
             // Those with too much are closed meanwhile, this one among them.
@@ -264,7 +268,8 @@ async fn answers_of_which_little_is_taken_do_not_fill_memory() {
     }
     is_well(&croft, &limit).await;
     let figures = croft.client().expect("a client").get("/metrics").await.expect("an answer").text();
-    assert!(!figures.contains("croft_connections_cut_total 0"), "no connection was closed");
+    let cut = figures.lines().find_map(|line| line.strip_prefix("croft_connections_cut_total "));
+    assert!(cut.is_some_and(|number| number != "0"), "{cut:?} connections were closed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
