@@ -1,11 +1,14 @@
 //! The road of every request: who is it, may they, what do they want, and the answer.
 
+mod patience;
+mod resource;
+
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use croft_meta::{ApiError, names};
+use croft_meta::ApiError;
 use http::Request;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -14,9 +17,10 @@ use rustls::pki_types::CertificateDer;
 
 use crate::answer::{self, Answer, Body};
 use crate::audit::{Pending, Trail};
+use crate::auth::authenticate::Recognized;
 use crate::auth::impersonate::impersonate;
 use crate::auth::{ANONYMOUS, Attributes};
-use crate::call::{Call, Target};
+use crate::call::Call;
 use crate::cut::Ending;
 use crate::fairness::{self, Classified, Seat};
 use crate::metrics::Observed;
@@ -28,10 +32,10 @@ use crate::sessions::{self, Session};
 use crate::shares::Share;
 use crate::streams::Streamed;
 use crate::user::UserInfo;
-use crate::{kubevirt, negotiate, node_proxy, paths, rest, subresources, upload, usage, verbs};
+use crate::{negotiate, paths, rest, upload, usage};
 
-/// How long anything but a watch may take, the reading of its body included.
-const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+use patience::{REQUEST_TIMEOUT, too_slow};
+pub(crate) use resource::{not_allowed, resource, written};
 
 /// What browsers send with every request that a page makes.
 const FETCHED: &str = "sec-fetch-mode";
@@ -75,8 +79,8 @@ pub(crate) async fn handle(server: Arc<ApiServer>, request: Request<Body>, calle
     let failed = negotiate::output(&parts.headers).map_or(Output::JSON, Output::whole);
     let audited = Pending::begin(&server, &parts, &caller, &info, &query, streamed.as_ref());
 
-    let patience = match asked_timeout(&query) {
-        Ok(asked) => asked.map_or(REQUEST_TIMEOUT, |asked| asked.min(REQUEST_TIMEOUT)),
+    let patience = match patience::of(&query) {
+        Ok(patience) => patience,
         Err(error) => {
             let mut answer = answer::failure(&error);
             audited.answered(&mut answer, Some(&error)).await;
@@ -117,42 +121,6 @@ fn without_prompt(mut answer: Answer) -> Answer {
     answer
 }
 
-/// `?timeout=30s`: how long the client is willing to wait.
-fn asked_timeout(query: &Query) -> Result<Option<Duration>, ApiError> {
-    let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(None) };
-    let asked = go_duration(text).ok_or_else(|| {
-        ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {text:?}"))
-    })?;
-    Ok(Some(asked).filter(|asked| !asked.is_zero()))
-}
-
-/// `1h15m30.5s`, as Go writes durations.
-fn go_duration(text: &str) -> Option<Duration> {
-    let mut seconds = 0.0;
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let letters = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(letters);
-        let scale = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
-        seconds += number.parse::<f64>().ok()? * scale;
-        rest = tail;
-    }
-    if text.is_empty() { None } else { Duration::try_from_secs_f64(seconds).ok() }
-}
-
 /// A request, and what its head says.
 struct Arrived {
     parts: Parts,
@@ -175,29 +143,7 @@ async fn answer_request(
         // Not a user of ours: a token for this one upload says all.
         return upload::claim(server, &parts, body, form, trail).await;
     }
-    let (user, recognized) = match caller {
-        Caller::Internal => (UserInfo::internal(), None),
-        // Whoever logs in may still hold a session that has ended.
-        Caller::Remote { .. } if rest::is_public(&info) => {
-            rest::csrf::check_site(&parts, true)?;
-            (UserInfo::anonymous(), None)
-        }
-        Caller::Remote { certificates, address, .. } => {
-            rest::csrf::check(&parts.method, &parts.headers)?;
-            rest::csrf::check_site(&parts, rest::is_rest(&info) || info.path.starts_with("/croft/"))?;
-            let known = server.auth.authenticator.recognize(&parts.headers, certificates.as_deref(), Some(*address));
-            let recognized = server.metrics.logins.counted(known.await)?;
-            let known = recognized.user.clone();
-            if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
-                return Err(ApiError::unauthorized());
-            }
-            trail.user(&known);
-            let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-            let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;
-            trail.acts_as(&user);
-            (user, Some(recognized))
-        }
-    };
+    let (user, recognized) = recognize(server, &parts, &info, caller, trail).await?;
     let is_rest = rest::is_rest(&info);
     if is_rest {
         rest::name_host(&mut parts);
@@ -216,38 +162,23 @@ async fn answer_request(
         }
         _ => None,
     };
-    if let Some(streamed) = &streamed {
+    if let Some(streamed) = streamed {
         // Neither must it keep a seat while another server is told.
-        let (body, _room) = match caller {
-            Caller::Remote { .. } if streamed.is_aggregated() && !parts.headers.contains_key(UPGRADE) => {
-                let reading = read_body(server, caller, &user, &info, body);
-                let (body, room) = tokio::time::timeout(REQUEST_TIMEOUT, reading).await.map_err(|_| too_slow())??;
-                if looks(&info) {
-                    parts.headers.remove(CONTENT_LENGTH);
-                }
-                (answer::full(body), room)
+        let (body, _room) = if streamed.is_aggregated() && !is_internal && !parts.headers.contains_key(UPGRADE) {
+            let reading = read_body(server, caller, &user, &info, body);
+            let (body, room) = tokio::time::timeout(REQUEST_TIMEOUT, reading).await.map_err(|_| too_slow())??;
+            if looks(&info) {
+                parts.headers.remove(CONTENT_LENGTH);
             }
-            _ => (body, None),
+            (answer::full(body), room)
+        } else {
+            (body, None)
         };
         let headers = parts.headers.clone();
-        let ending = Ending::of(info.verb);
         let mut call = Call::new(Arc::clone(server), user, is_internal, info, query, headers, Bytes::new());
         call.trail = Arc::clone(trail);
-        call.session.clone_from(&session);
-        let ended = call.ended();
-        // Whatever another server has to do for it, until it answers.
-        let _seat = match caller {
-            Caller::Remote { .. } if streamed.is_aggregated() => {
-                let of = classified.get_or_init(|| server.fairness.classify(&call.user, &call.info));
-                Some(server.fairness.seat(of, 1).await?)
-            }
-            _ => None,
-        };
-        let answer = tokio::select! {
-            answer = streamed.answer(call, &mut parts, body) => answer?,
-            () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
-        };
-        return Ok(lasting(answer, session, ending));
+        call.session = session;
+        return stream(call, &streamed, &mut parts, body, classified).await;
     }
     if parts.method == http::Method::HEAD && info.is_resource {
         return Err(not_allowed());
@@ -287,8 +218,60 @@ async fn answer_request(
     }
 }
 
-fn too_slow() -> ApiError {
-    ApiError::timeout("request did not complete within the allotted timeout", 0)
+/// Who asks, as whom they ask, and by what they were recognized.
+async fn recognize(
+    server: &ApiServer,
+    parts: &Parts,
+    info: &RequestInfo,
+    caller: &Caller,
+    trail: &Trail,
+) -> Result<(UserInfo, Option<Recognized>), ApiError> {
+    match caller {
+        Caller::Internal => Ok((UserInfo::internal(), None)),
+        // Whoever logs in may still hold a session that has ended.
+        Caller::Remote { .. } if rest::is_public(info) => {
+            rest::csrf::check_site(parts, true)?;
+            Ok((UserInfo::anonymous(), None))
+        }
+        Caller::Remote { certificates, address, .. } => {
+            rest::csrf::check(&parts.method, &parts.headers)?;
+            rest::csrf::check_site(parts, rest::is_rest(info) || info.path.starts_with("/croft/"))?;
+            let known = server.auth.authenticator.recognize(&parts.headers, certificates.as_deref(), Some(*address));
+            let recognized = server.metrics.logins.counted(known.await)?;
+            let known = recognized.user.clone();
+            if known.name == ANONYMOUS && !server.auth.authenticator.allows_anonymous(parts.uri.path()) {
+                return Err(ApiError::unauthorized());
+            }
+            trail.user(&known);
+            let uri = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+            let user = impersonate(&server.auth.rbac, known, &parts.headers, uri)?;
+            trail.acts_as(&user);
+            Ok((user, Some(recognized)))
+        }
+    }
+}
+
+/// What is no answer of ours: the bytes go on between the client and somebody else.
+async fn stream(
+    call: Call,
+    streamed: &Streamed,
+    parts: &mut Parts,
+    body: Body,
+    classified: &OnceLock<Classified>,
+) -> Result<Answer, ApiError> {
+    let (ended, session, ending) = (call.ended(), call.session.clone(), Ending::of(call.info.verb));
+    // Whatever another server has to do for it, until it answers.
+    let _seat = if streamed.is_aggregated() && !call.is_internal {
+        let of = classified.get_or_init(|| call.server.fairness.classify(&call.user, &call.info));
+        Some(call.server.fairness.seat(of, 1).await?)
+    } else {
+        None
+    };
+    let answer = tokio::select! {
+        answer = streamed.answer(call, parts, body) => answer?,
+        () = ended.cancelled(), if session.is_some() => return Err(ApiError::unauthorized()),
+    };
+    Ok(lasting(answer, session, ending))
 }
 
 fn looks(info: &RequestInfo) -> bool {
@@ -342,96 +325,6 @@ fn listed(server: &ApiServer, info: &RequestInfo) -> Option<usize> {
     }
     let served = (info.verb == "list").then(|| catalog.find(&info.group, &info.version, &info.resource))?;
     Some(served.map_or(0, |served| server.cache.collection(&served.resource.storage_key).count(&info.namespace)))
-}
-
-/// A request for a resource: the same verbs for every kind.
-pub(crate) async fn resource(call: &Call) -> Result<Answer, ApiError> {
-    let info = &call.info;
-    match info.group.as_str() {
-        kubevirt::GROUP => return kubevirt::answer(call).await,
-        upload::GROUP => return upload::token_request(call).await,
-        usage::GROUP => return usage::metrics(call).await,
-        "" if info.resource == "nodes" && info.subresource == "proxy" => return node_proxy::answer(call).await,
-        _ => {}
-    }
-    let unserved =
-        || call.catalog.find_unserved(&info.group, &info.version, &info.resource).filter(|_| call.is_internal);
-    let found = call.catalog.find(&info.group, &info.version, &info.resource).or_else(unserved);
-    let mut served = found.ok_or_else(ApiError::no_such_path)?.clone();
-    if call.is_internal && served.conversion.is_some() && !matches!(info.verb, "create" | "update") {
-        // What sweeps up after objects of any kind needs no version in particular, and no webhook to be there.
-        served = served.in_storage_version().unwrap_or(served);
-    }
-    if !info.rest.is_empty() && info.subresource != "proxy" {
-        return Err(ApiError::no_such_path());
-    }
-    check_scope(info, served.resource.is_namespaced())?;
-    if let Some(text) = &served.version().deprecation_warning {
-        call.warn(text.as_str());
-    }
-    let name = if info.is_name_selected { "" } else { &info.name };
-    let mut target = Target::new(served, &info.namespace, name);
-    if !info.subresource.is_empty() {
-        target.subresource.clone_from(&info.subresource);
-        return subresources::answer(call, &target).await;
-    }
-    if target.served.resource.is_virtual {
-        return subresources::virtual_kind(call, &target).await;
-    }
-    if !target.served.resource.verbs.contains(&info.verb) {
-        return Err(not_allowed());
-    }
-    let output = call.output()?;
-    match info.verb {
-        "get" => verbs::get::get(call, &target, output).await,
-        "list" => verbs::list::list(call, &target, output).await,
-        "watch" => verbs::watch::watch(call, &target, output).await,
-        "create" if target.name.is_empty() => {
-            let created = verbs::create::create(call, &target).await?;
-            call.trail.made(&target, &created);
-            verbs::get::object(call, &target, output, 201, created)
-        }
-        "update" if !target.name.is_empty() => written(call, &target, verbs::update::update(call, &target).await?),
-        "patch" if !target.name.is_empty() => written(call, &target, verbs::patch::patch(call, &target).await?),
-        "delete" => {
-            let value = verbs::delete::delete(call, &target).await?;
-            Ok(answer::render(output.whole(), 200, &value))
-        }
-        "deletecollection" => {
-            let (metadata, deleted) = verbs::delete::delete_collection(call, &target).await?;
-            verbs::list::render(call, &target, output, metadata, deleted)
-        }
-        _ => Err(not_allowed()),
-    }
-}
-
-/// A method that no path of this form takes, whatever the kind.
-pub(crate) fn not_allowed() -> ApiError {
-    ApiError::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        .with_details(croft_meta::status::Details::default())
-}
-
-/// The object of a PUT or PATCH: 201 if the request created it.
-pub(crate) fn written(call: &Call, target: &Target, written: verbs::update::Written) -> Result<Answer, ApiError> {
-    let output = call.output()?;
-    verbs::get::object(call, target, output, if written.created { 201 } else { 200 }, written.object)
-}
-
-/// Namespaced kinds are written in a namespace, cluster-scoped ones outside of any; names must be names.
-fn check_scope(info: &RequestInfo, is_namespaced: bool) -> Result<(), ApiError> {
-    let is_namespace_itself = info.group.is_empty() && info.resource == "namespaces";
-    if !is_namespaced && !info.namespace.is_empty() && !is_namespace_itself {
-        return Err(ApiError::no_such_path());
-    }
-    // Across all namespaces one can only look.
-    if is_namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
-        let by_name = matches!(info.verb, "get" | "update" | "patch" | "delete");
-        return Err(if by_name { ApiError::no_such_path() } else { not_allowed() });
-    }
-    if !info.name.is_empty() && !names::is_path_segment_name(&info.name).is_empty() {
-        return Err(ApiError::no_such_path());
-    }
-    Ok(())
 }
 
 fn log_failure(info: &RequestInfo, error: &ApiError, caller: &Caller) {
