@@ -56,6 +56,8 @@ pub enum StartError {
     Store(#[from] croft_store::Error),
     #[error("the store can no longer be followed: {reason}")]
     Lost { reason: String },
+    #[error("the newest state of the store could not be read")]
+    Behind(#[source] ApiError),
     #[error(transparent)]
     TooNew(#[from] TooNew),
     #[error("the audit log cannot be written; choose another place with --audit-log-path")]
@@ -275,6 +277,7 @@ impl Running {
 /// Starts a server; it is ready when this returns.
 pub async fn start(config: Config) -> Result<Running, StartError> {
     let (server, tasks) = assemble(&config).await?;
+    caught_up(&server).await?;
     let (pki_dir, now) = (server.pki_dir.clone(), server.auth.authenticator.revoked.time_to_issue().await);
     let listeners = serve::bind(&config.listen)?;
     let addresses: Vec<SocketAddr> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
@@ -328,6 +331,15 @@ pub async fn start_unheard(config: Config) -> Result<Running, StartError> {
     let generated_password = first_objects(&server, config.admin_password).await?;
     server.is_ready.store(true, Ordering::Release);
     Ok(Running { addresses: Vec::new(), kubeconfig: PathBuf::new(), generated_password, server, tasks, _slow: None })
+}
+
+/// The cache begins at a moment that is over. What was taken back since, or cannot be read any more, must be known before anybody
+/// is given a credential, or shows one.
+async fn caught_up(server: &ApiServer) -> Result<(), StartError> {
+    tokio::select! {
+        fresh = server.cache.fresh() => fresh.map(drop).map_err(StartError::Behind),
+        error = server.failed() => Err(error),
+    }
 }
 
 async fn first_objects(server: &Arc<ApiServer>, password: Option<Secret>) -> Result<Option<Secret>, StartError> {
