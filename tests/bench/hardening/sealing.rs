@@ -91,7 +91,12 @@ async fn rotate(client: &Client, key_file: &Path) -> Result<Duration> {
     })
     .await?;
     let took = start.elapsed();
-    let status = client.get(ENCRYPTION).await?.ok()?;
-    ensure!(status["isSettled"] == true && status["plain"] == 0, "{status}");
+    // It is told once it is over, which is a moment later.
+    promptly_within(LIMIT, async || {
+        let status = client.get(ENCRYPTION).await?.ok()?;
+        ensure!(status["isSettled"] == true && status["plain"] == 0, "{status}");
+        Ok(())
+    })
+    .await?;
     Ok(took)
 }
