@@ -1,7 +1,7 @@
 # What one does with this repository. `make` alone prints the menu.
 
 .DEFAULT_GOAL := help
-.PHONY: help run build ui test faults lint fmt simulate bench release-fixture conformance fuzz guest guest-test guest-debian test-debian clean
+.PHONY: help run build ui test all-tests faults lint fmt simulate bench release-fixture conformance fuzz guest guest-test guest-debian test-debian clean
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -34,12 +34,10 @@ build: ## Build the server for release, with the page in it
 ui: ## Build the web page into ui/dist, if it changed
 	@scripts/ui build
 
-test: ## Run every check and every test (as root)
-	@[ "$$(id -u)" -eq 0 ] || { \
-		echo "The tests make networks, mounts and disks, which only root may. Run them so, for instance:" >&2; \
-		echo "  sudo --preserve-env=PATH,HOME make test" >&2; \
-		echo "What that builds here and fetches into ~/.cargo is root's then; sudo chown -R \"\$$USER\" . ~/.cargo gives it back." >&2; \
-		exit 1; }
+test: ## Run every check and every test, as root (by sudo, if need be)
+	@scripts/as-root $(MAKE) --no-print-directory all-tests
+
+all-tests:
 	@scripts/install-packages test
 	@scripts/python-venv "$(TARGET)/venv"
 	@scripts/chrony "$(TARGET)/chrony"
